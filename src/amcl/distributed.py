@@ -1,0 +1,48 @@
+"""Every collective the losses need, in one place. Without a process group they do nothing."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+
+def rank() -> int:
+    """This process's number, 0 when there is one process."""
+    return dist.get_rank() if _active() else 0
+
+
+def world_size() -> int:
+    """How many processes train together."""
+    return dist.get_world_size() if _active() else 1
+
+
+def gather(z: torch.Tensor) -> torch.Tensor:
+    """The items of every rank, in rank order, with gradient. z: (C, N, D). Returns (C, W·N, D).
+
+    Every rank must bring the same N (drop the last, smaller batch). The gradient that reaches z is
+    the sum over all ranks' losses; DDP's averaging of the ranks then gives the one-process
+    gradient on the whole batch.
+    """
+    if world_size() == 1:
+        return z
+    ranks: torch.Tensor = _Gather.apply(z)
+    return ranks.transpose(0, 1).flatten(1, 2)
+
+
+def _active() -> bool:
+    return dist.is_available() and dist.is_initialized()
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: torch.Tensor) -> torch.Tensor:
+        z = z.contiguous()
+        ranks = [torch.empty_like(z) for _ in range(world_size())]
+        dist.all_gather(ranks, z)
+        return torch.stack(ranks)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        grad = grad.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(grad)
+        return grad[rank()]

@@ -1,0 +1,29 @@
+"""Similarities between items that are stacked by head.
+
+Shape letters, here and everywhere: C heads, N anchors, M candidates, D width.
+"""
+
+import torch
+import torch.nn.functional as F
+
+
+def unit(z: torch.Tensor) -> torch.Tensor:
+    """Scale each vector to length one, so that a dot product is the cosine sim(z, z')."""
+    return F.normalize(z, dim=-1)
+
+
+def paired(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Dot product of each anchor with its own partner.
+
+    a, b: (C, N, D), either may have one head for all. Returns (C, N, 1): one column, so that
+    a partner is a list of candidates of length one.
+    """
+    return (a * b).sum(-1, keepdim=True)
+
+
+def all_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Dot product of each anchor with each candidate of the same head.
+
+    a: (C, N, D), b: (C, M, D). Returns (C, N, M).
+    """
+    return a @ b.mT

@@ -1,0 +1,15 @@
+"""Multi-head losses, each for any number of heads and any temperature scheme."""
+
+from amcl.losses.contrastive import AMCLLoss, ContrastiveLoss
+from amcl.losses.cross_correlation import CrossCorrelationLoss
+from amcl.losses.negative_cosine import NegativeCosineLoss
+from amcl.losses.statistics import LossStats, PairStats
+
+__all__ = [
+    "AMCLLoss",
+    "ContrastiveLoss",
+    "CrossCorrelationLoss",
+    "LossStats",
+    "NegativeCosineLoss",
+    "PairStats",
+]

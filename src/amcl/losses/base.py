@@ -1,0 +1,117 @@
+"""What every multi-head loss shares: its settings, its checks, the reduction over heads."""
+
+from typing import Literal
+
+import torch
+from torch import nn
+
+from amcl.functional import literal_prior_tau
+from amcl.temperature import Temperature
+from amcl.temperature.base import positive_number
+
+HeadReduction = Literal["mean", "sum"]
+PriorTau = float | Literal["literal"]
+
+
+class HeadLoss(nn.Module):
+    """A loss over C heads with a temperature scheme and the regulariser Ω.
+
+    - `beta`: weight β of Ω; `prior_tau`: its minimum τ₀, or "literal" for the print's 2/D;
+    - `head_reduction`: "mean" over heads keeps the learning rate of one head, "sum" is the print;
+    - `validate`: look for NaN in the input, which waits for the device once a call.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        temperature: Temperature,
+        *,
+        beta: float,
+        prior_tau: PriorTau,
+        head_reduction: HeadReduction,
+        validate: bool,
+    ) -> None:
+        super().__init__()
+        if num_heads < 1:
+            raise ValueError(f"num_heads must be at least 1, got {num_heads}.")
+        if not isinstance(temperature, Temperature):
+            raise TypeError(
+                f"temperature must be a scheme of amcl.temperature, got {temperature!r}. "
+                "For a fixed number: ConstantTemperature(0.1)."
+            )
+        if not beta >= 0:
+            raise ValueError(f"beta must be at least 0, got {beta}: 0 switches Ω off.")
+        if isinstance(prior_tau, str):
+            choose("prior_tau, when not a number,", prior_tau, ("literal",))
+        else:
+            positive_number("prior_tau", prior_tau, "it is the temperature you believe in")
+        choose("head_reduction", head_reduction, ("mean", "sum"))
+        self.num_heads, self.temperature = num_heads, temperature
+        self.beta, self.prior_tau = float(beta), prior_tau
+        self.head_reduction, self.validate = head_reduction, validate
+
+    def extra_repr(self) -> str:
+        return (
+            f"num_heads={self.num_heads}, beta={self.beta:.4g}, prior_tau={self.prior_tau}, "
+            f"head_reduction={self.head_reduction!r}"
+        )
+
+    def _prior_tau(self, dim: int) -> float:
+        return literal_prior_tau(dim) if isinstance(self.prior_tau, str) else self.prior_tau
+
+    def _over_heads(self, value: torch.Tensor) -> torch.Tensor:
+        """(C,) → scalar."""
+        return value.mean() if self.head_reduction == "mean" else value.sum()
+
+    def _split(self, name: str, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Checked z (C, N, D) and the temperature's extra outputs behind it."""
+        z = self._checked(name, z, self.num_heads)
+        extra = self.temperature.extra_outputs
+        return (z[..., :-extra], z[..., -extra:]) if extra else (z, None)
+
+    def _checked(self, name: str, z: torch.Tensor, heads: int) -> torch.Tensor:
+        """z as (heads, N, ·), in float32 at least: 1/τ overflows float16."""
+        if z.ndim == 2 and heads == 1:
+            z = z.unsqueeze(0)
+        if z.ndim != 3 or z.shape[0] != heads:
+            raise ValueError(_shape_error(name, z, heads))
+        if not z.is_floating_point():
+            raise TypeError(f"{name} must be floating point, got {z.dtype}.")
+        if self.validate and not torch.isfinite(z).all():
+            bad = (~torch.isfinite(z)).sum().item()
+            raise ValueError(
+                f"{name} holds {bad} values that are NaN or infinite. The network diverged before "
+                "this loss: lower the learning rate, clip gradients, or look at the input images."
+            )
+        return z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+
+
+def full_precision(z: torch.Tensor) -> torch.autocast:
+    """A context in which autocast lowers nothing on z's device."""
+    return torch.autocast(z.device.type, enabled=False)
+
+
+def choose(name: str, value: object, accepted: tuple[str, ...]) -> None:
+    """Raise an error that lists what is accepted, unless `value` is among it."""
+    if value not in accepted:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}.")
+
+
+def same_items(z0: torch.Tensor, z1: torch.Tensor) -> None:
+    """Raise an error unless the two views have the same number of items and the same width."""
+    if z0.shape[1:] != z1.shape[1:]:
+        raise ValueError(
+            "the two views must show the same N images in the same width D: got (N, D) = "
+            f"{tuple(z0.shape[1:])} and {tuple(z1.shape[1:])}."
+        )
+
+
+def _shape_error(name: str, z: torch.Tensor, heads: int) -> str:
+    message = f"{name} must be (C, N, D) with C = {heads}, got {tuple(z.shape)}"
+    if z.ndim == 3 and z.shape[1] == heads:
+        return f"{message}: heads come first, use {name}.transpose(0, 1)."
+    if z.ndim == 3:
+        return f"{message}: make the loss with num_heads={z.shape[0]}."
+    if z.ndim == 2:
+        return f"{message}: give the output of ProjectionHeads, or make the loss with num_heads=1."
+    return f"{message}."

@@ -1,0 +1,230 @@
+"""NT-Xent and InfoNCE for C heads and any temperature scheme."""
+
+from typing import Literal
+
+import torch
+
+from amcl import functional as F
+from amcl.distributed import rank, world_size
+from amcl.losses.base import HeadReduction, PriorTau, choose, full_precision, same_items
+from amcl.losses.pairs import MAX_PAIRS, Items, PairLoss, Pairs
+from amcl.losses.statistics import LossStats
+from amcl.temperature import AdaptiveTemperature, Temperature
+
+
+class ContrastiveLoss(PairLoss):
+    """Contrast two views of N images in C heads (Eq. 2.1 and 2.4: SimCLR, MoCo, CAN, LGP).
+
+    Called with two views (C, N, D), the negatives come from the batch: "both_views" makes 2N
+    anchors with 2N − 2 negatives each (SimCLR), "other_view" N anchors, those of the first view,
+    with N − 1 each (MoCo v3). Called with `negatives` (C, K, D), such as a queue, the first view
+    is the anchor and the second its positive (MoCo). Over several processes candidates are
+    gathered from all of them with gradient; each process brings the same N.
+
+    - `form`, `top_k`, `positive_in_denominator`, `omega_set`: see `amcl.functional.contrast`;
+    - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
+
+    >>> from amcl.temperature import ConstantTemperature
+    >>> z0, z1 = torch.randn(2, 3, 16, 32)
+    >>> simclr = ContrastiveLoss(3, ConstantTemperature(0.5))
+    >>> loss, stats = simclr(z0, z1, return_stats=True)
+    >>> stats.negative.s.shape
+    torch.Size([3])
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        temperature: Temperature,
+        *,
+        form: F.Form = "softmax",
+        top_k: int | None = None,
+        positive_in_denominator: bool = True,
+        negatives: Literal["both_views", "other_view"] = "both_views",
+        beta: float = 0.0,
+        prior_tau: PriorTau = 0.1,
+        omega_set: F.OmegaSet = "mean",
+        head_reduction: HeadReduction = "mean",
+        max_pairs: int = MAX_PAIRS,
+        validate: bool = True,
+    ) -> None:
+        super().__init__(
+            num_heads,
+            temperature,
+            beta=beta,
+            prior_tau=prior_tau,
+            head_reduction=head_reduction,
+            validate=validate,
+        )
+        choose("form", form, ("softmax", "top_k", "top_k_softmax", "max"))
+        choose("negatives", negatives, ("both_views", "other_view"))
+        choose("omega_set", omega_set, ("mean", "literal"))
+        if form in ("top_k", "top_k_softmax") and (top_k is None or top_k < 1):
+            raise ValueError(f"form={form!r} needs top_k ≥ 1, the κ negatives kept; got {top_k}.")
+        if form in ("softmax", "max") and top_k is not None:
+            raise ValueError(
+                f"form={form!r} takes no top_k, got {top_k}: use form='top_k' or 'top_k_softmax'."
+            )
+        if omega_set == "literal" and form not in ("top_k", "max"):
+            raise ValueError(
+                "omega_set='literal' is the print's Ω of the κ chosen negatives: it goes with "
+                f"form='top_k' or 'max', got form={form!r}."
+            )
+        self.form, self.top_k, self.omega_set = form, top_k, omega_set
+        self.positive_in_denominator, self.negatives = positive_in_denominator, negatives
+        self.max_pairs = max_pairs
+
+    def forward(
+        self,
+        z0: torch.Tensor,
+        z1: torch.Tensor,
+        negatives: torch.Tensor | None = None,
+        *,
+        return_stats: bool = False,
+    ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
+        """The loss of two views, (C, N, D) each; with statistics on request."""
+        with full_precision(z0):
+            pairs = self._pairs(z0, z1, negatives)
+            self._check_negatives(pairs)
+            _, n, dim = pairs.anchors.vectors.shape
+            total, stats = self._walk(pairs, self._prior_tau(dim), return_stats)
+            loss = self._over_heads(total / n)
+            if stats is None:
+                return loss
+            return loss, stats.reduce_terms(lambda term: self._over_heads(term / n))
+
+    def extra_repr(self) -> str:
+        top_k = "" if self.top_k is None else f", top_k={self.top_k}"
+        return (
+            f"{super().extra_repr()}, form={self.form!r}{top_k}, negatives={self.negatives!r}, "
+            f"positive_in_denominator={self.positive_in_denominator}"
+        )
+
+    def _pairs(self, z0: torch.Tensor, z1: torch.Tensor, given: torch.Tensor | None) -> Pairs:
+        view0, view1 = self._projections("z0", z0), self._projections("z1", z1)
+        same_items(view0.vectors, view1.vectors)
+        n = view0.vectors.shape[1]
+        index = torch.arange(n, device=z0.device).unsqueeze(1)
+        if given is not None:
+            queue = self._projections("negatives", given)
+            _same_width(queue.vectors, view0.vectors)
+            return Pairs(view0, view1, queue, ignore=index[:, :0])
+        own = index + rank() * n
+        if self.negatives == "other_view":
+            return Pairs(view0, view1, view1.gathered(), ignore=own)
+        partner = own + world_size() * n
+        return Pairs(
+            view0.then(view1),
+            view1.then(view0),
+            view0.gathered().then(view1.gathered()),
+            ignore=torch.cat([torch.cat([own, partner], 1), torch.cat([partner, own], 1)]),
+        )
+
+    def _projections(self, name: str, z: torch.Tensor) -> Items:
+        z, extra = self._split(name, z)
+        return self._items(F.unit(z), lambda scheme: scheme.keys(z, extra))
+
+    def _check_negatives(self, pairs: Pairs) -> None:
+        available = pairs.negatives_each
+        if available < 1:
+            raise ValueError(
+                f"{pairs.candidates.vectors.shape[1]} candidates leave no negatives: give at "
+                "least N = 2 images, or `negatives` that are not empty."
+            )
+        if self.top_k is not None and self.top_k > available:
+            raise ValueError(
+                f"top_k = {self.top_k} (κ) is more than the K = {available} negatives an anchor "
+                "has: lower top_k, or enlarge the batch or the queue."
+            )
+
+    def _contrast(
+        self,
+        s_pos: torch.Tensor,
+        tau_pos: torch.Tensor,
+        s_neg: torch.Tensor,
+        tau_neg: torch.Tensor,
+        ignored: torch.Tensor | None,
+        prior_tau: float,
+    ) -> F.Contrast:
+        return F.contrast(
+            s_pos,
+            tau_pos,
+            s_neg,
+            tau_neg,
+            ignored,
+            form=self.form,
+            top_k=self.top_k,
+            positive_in_denominator=self.positive_in_denominator,
+            beta=self.beta,
+            prior_tau=prior_tau,
+            omega_set=self.omega_set,
+        )
+
+    def _terms(
+        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: F.Contrast, prior_tau: float
+    ) -> dict[str, torch.Tensor]:
+        positive = -(s_pos / tau_pos).squeeze(-1)
+        omega_positive = self.beta * F.omega(tau_pos, prior_tau).squeeze(-1).expand_as(positive)
+        rest = made.loss - positive - omega_positive
+        terms = {"positive": positive, "omega_positive": omega_positive, "negative": rest}
+        if self.form in ("top_k", "max"):  # in a softmax, Ω⁻ stands inside the logarithm
+            terms["negative"] = (made.s_neg / made.tau_neg).mean(-1)
+            terms["omega_negative"] = rest - terms["negative"]
+        return terms
+
+
+class AMCLLoss(ContrastiveLoss):
+    """The drop-in: InfoNCE over C heads with a learned temperature for each pair in each head.
+
+    A `ContrastiveLoss` with an `AdaptiveTemperature` and the settings that hold it up: Ω with its
+    minimum at τ₀ = 0.1, β = 0.1, τ in (0.05, 1.05), the mean over heads. φ is part of the loss:
+    give `loss.parameters()` to the optimiser too. `settings` are those of `ContrastiveLoss`.
+
+    >>> z0, z1 = torch.randn(2, 3, 16, 128)
+    >>> loss = AMCLLoss(num_heads=3, dim=128)(z0, z1)
+    >>> loss.shape
+    torch.Size([])
+    """
+
+    def __init__(
+        self,
+        num_heads: int = 3,
+        dim: int = 128,
+        *,
+        eta: float | None = None,
+        iota: float | None = None,
+        lower: float | None = None,
+        upper: float | None = None,
+        form: F.Form = "softmax",
+        top_k: int | None = None,
+        positive_in_denominator: bool = True,
+        negatives: Literal["both_views", "other_view"] = "both_views",
+        beta: float = 0.1,
+        prior_tau: PriorTau = 0.1,
+        omega_set: F.OmegaSet = "mean",
+        head_reduction: HeadReduction = "mean",
+        max_pairs: int = MAX_PAIRS,
+        validate: bool = True,
+    ) -> None:
+        super().__init__(
+            num_heads,
+            AdaptiveTemperature(dim, eta=eta, iota=iota, lower=lower, upper=upper),
+            form=form,
+            top_k=top_k,
+            positive_in_denominator=positive_in_denominator,
+            negatives=negatives,
+            beta=beta,
+            prior_tau=prior_tau,
+            omega_set=omega_set,
+            head_reduction=head_reduction,
+            max_pairs=max_pairs,
+            validate=validate,
+        )
+
+
+def _same_width(negatives: torch.Tensor, z: torch.Tensor) -> None:
+    if negatives.shape[-1] != z.shape[-1]:
+        raise ValueError(
+            f"negatives are D = {negatives.shape[-1]} wide, the views {z.shape[-1]}: keep in the "
+            "queue what the same heads put out."
+        )

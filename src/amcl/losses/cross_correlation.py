@@ -1,0 +1,121 @@
+"""The cross-correlation loss of Barlow Twins for C heads and any temperature scheme."""
+
+import functools
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+
+from amcl import functional as F
+from amcl.distributed import gather
+from amcl.losses.base import HeadReduction, PriorTau, choose, full_precision, same_items
+from amcl.losses.pairs import MAX_PAIRS, Items, PairLoss, Pairs
+from amcl.losses.statistics import LossStats
+from amcl.temperature import Temperature
+
+
+class CrossCorrelationLoss(PairLoss):
+    """Decorrelate the channels of two views in C heads (Eq. 2.3: Barlow Twins).
+
+    The items compared are channels: 𝒞_ll are the positive pairs, 𝒞_lm the negative ones, and each
+    has its temperature. Over several processes the correlations are those of the whole batch.
+
+    - `lam`: λ, the weight of the off-diagonal part;
+    - `omega_reduction`: "mean" over the entries of each Ω, or the print's "sum";
+    - `phi_on`: "samples" (φ on each image's D-vector, its channels then correlated over the batch)
+      or "channels" (the print: φ on the N values of a channel, made with dim = N);
+    - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
+
+    (1 − 𝒞_ll/τ)² is zero at τ = 𝒞_ll, so the range of τ should lie around 1 and well above 0: for
+    example `AdaptiveTemperature(dim, lower=0.5, upper=1.5)`.
+
+    >>> from amcl.temperature import ConstantTemperature
+    >>> z0, z1 = torch.randn(2, 3, 16, 32)
+    >>> CrossCorrelationLoss(3, ConstantTemperature(1.0))(z0, z1).shape
+    torch.Size([])
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        temperature: Temperature,
+        *,
+        lam: float = 5e-3,
+        beta: float = 0.0,
+        prior_tau: PriorTau = 1.0,
+        omega_reduction: F.OmegaReduction = "mean",
+        phi_on: Literal["samples", "channels"] = "samples",
+        head_reduction: HeadReduction = "mean",
+        max_pairs: int = MAX_PAIRS,
+        validate: bool = True,
+    ) -> None:
+        super().__init__(
+            num_heads,
+            temperature,
+            beta=beta,
+            prior_tau=prior_tau,
+            head_reduction=head_reduction,
+            validate=validate,
+        )
+        choose("omega_reduction", omega_reduction, ("mean", "sum"))
+        choose("phi_on", phi_on, ("samples", "channels"))
+        if not lam >= 0:
+            raise ValueError(f"lam (λ) must be at least 0, got {lam}.")
+        self.lam, self.omega_reduction, self.phi_on = float(lam), omega_reduction, phi_on
+        self.max_pairs = max_pairs
+
+    def forward(
+        self, z0: torch.Tensor, z1: torch.Tensor, *, return_stats: bool = False
+    ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
+        """The loss of two views, (C, N, D) each; with statistics on request."""
+        with full_precision(z0):
+            rows, columns = self._channels("z0", z0), self._channels("z1", z1)
+            same_items(rows.vectors, columns.vectors)
+            dim = rows.vectors.shape[1]
+            diagonal = torch.arange(dim, device=z0.device).unsqueeze(1)
+            pairs = Pairs(rows, columns, columns, ignore=diagonal)
+            total, stats = self._walk(pairs, self._prior_tau(dim), return_stats)
+            loss = self._over_heads(total)
+            return loss if stats is None else (loss, stats.reduce_terms(self._over_heads))
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, lam={self.lam:.4g}, phi_on={self.phi_on!r}"
+
+    def _channels(self, name: str, z: torch.Tensor) -> Items:
+        local, local_extra = self._split(name, z)
+        z, extra = gather(local), None if local_extra is None else gather(local_extra)
+        if z.shape[1] < 2 or z.shape[2] < 2:
+            raise ValueError(
+                f"{name} has (N, D) = {tuple(z.shape[1:])}: correlations need at least 2 of both."
+            )
+        literal = self.phi_on == "channels"
+        return self._items(
+            F.channels(z), lambda scheme: scheme.channel_keys(z, extra, literal=literal)
+        )
+
+    def _contrast(
+        self,
+        s_pos: torch.Tensor,
+        tau_pos: torch.Tensor,
+        s_neg: torch.Tensor,
+        tau_neg: torch.Tensor,
+        ignored: torch.Tensor | None,
+        prior_tau: float,
+    ) -> F.Contrast:
+        terms = self._equation(prior_tau)(s_pos, tau_pos, s_neg, tau_neg, ignored)
+        loss = functools.reduce(torch.add, terms.values())
+        return F.Contrast(loss, s_neg, tau_neg, ignored)
+
+    def _terms(
+        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: F.Contrast, prior_tau: float
+    ) -> dict[str, torch.Tensor]:
+        return self._equation(prior_tau)(s_pos, tau_pos, made.s_neg, made.tau_neg, made.ignored)
+
+    def _equation(self, prior_tau: float) -> Callable[..., dict[str, torch.Tensor]]:
+        return functools.partial(
+            F.cross_correlation,
+            lam=self.lam,
+            beta=self.beta,
+            prior_tau=prior_tau,
+            omega_reduction=self.omega_reduction,
+        )

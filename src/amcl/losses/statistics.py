@@ -1,0 +1,147 @@
+"""What a loss can tell of itself: similarities and temperatures per head, and its terms."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+_EDGE = 0.01  # a τ within this share of its range counts as lying at the bound
+_MOST = 0.9  # share of pairs at a bound from which adaptivity is as good as lost
+_COLLAPSED = 0.95  # mean s⁻ from which a head tells pictures apart no more
+
+
+@dataclass(frozen=True)
+class PairStats:
+    """Means over the pairs of one sign that entered the loss. Every tensor is (C,)."""
+
+    count: torch.Tensor
+    s: torch.Tensor
+    tau: torch.Tensor
+    tau_variance: torch.Tensor
+    at_lower: torch.Tensor | None
+    at_upper: torch.Tensor | None
+
+    @property
+    def tau_std(self) -> torch.Tensor:
+        """Spread of τ over the pairs."""
+        return self.tau_variance.sqrt()
+
+    @staticmethod
+    def of(
+        s: torch.Tensor,
+        tau: torch.Tensor,
+        ignored: torch.Tensor | None,
+        bounds: tuple[float, float] | None,
+    ) -> "PairStats":
+        """Statistics of pairs. s: (C, N, M); τ and ignored broadcast to it."""
+        s, tau = s.detach(), tau.detach().expand_as(s)
+        weight = torch.ones_like(s)
+        if ignored is not None:
+            weight = weight.masked_fill(ignored, 0.0)
+        count = weight.sum((1, 2))
+
+        def mean(x: torch.Tensor) -> torch.Tensor:
+            return (x * weight).sum((1, 2)) / count.clamp(min=1.0)
+
+        tau_mean = mean(tau)
+        at_lower = at_upper = None
+        if bounds is not None:
+            edge = _EDGE * (bounds[1] - bounds[0])
+            at_lower = mean((tau <= bounds[0] + edge).to(s.dtype))
+            at_upper = mean((tau >= bounds[1] - edge).to(s.dtype))
+        variance = mean((tau - tau_mean.view(-1, 1, 1)).square())
+        return PairStats(count, mean(s), tau_mean, variance, at_lower, at_upper)
+
+    def __add__(self, other: "PairStats") -> "PairStats":
+        """Statistics of both sets of pairs together."""
+        count = self.count + other.count
+        share = other.count / count.clamp(min=1.0)
+
+        def mix(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return torch.lerp(a, b, share)
+
+        def mix_optional(a: torch.Tensor | None, b: torch.Tensor | None) -> torch.Tensor | None:
+            return None if a is None or b is None else mix(a, b)
+
+        between = (self.tau - other.tau).square() * share * (1.0 - share)
+        return PairStats(
+            count,
+            mix(self.s, other.s),
+            mix(self.tau, other.tau),
+            mix(self.tau_variance, other.tau_variance) + between,
+            mix_optional(self.at_lower, other.at_lower),
+            mix_optional(self.at_upper, other.at_upper),
+        )
+
+
+@dataclass(frozen=True)
+class LossStats:
+    """What one call of a loss saw on this process.
+
+    `positive` and `negative` are per head (`negative` is None for a loss without negatives);
+    `terms` are scalars that sum to the loss.
+    """
+
+    positive: PairStats
+    negative: PairStats | None
+    terms: dict[str, torch.Tensor]
+
+    def __add__(self, other: "LossStats") -> "LossStats":
+        """Statistics of both parts of one call; terms are sums over anchors."""
+        negative = self.negative
+        if negative is not None and other.negative is not None:
+            negative = negative + other.negative
+        terms = {name: value + other.terms[name] for name, value in self.terms.items()}
+        return LossStats(self.positive + other.positive, negative, terms)
+
+    def reduce_terms(self, reduce: Callable[[torch.Tensor], torch.Tensor]) -> "LossStats":
+        """The same with each term reduced as the loss is."""
+        terms = {name: reduce(value) for name, value in self.terms.items()}
+        return replace(self, terms=terms)
+
+    def to_dict(self) -> dict[str, float]:
+        """Flat numbers for a log, heads counted from 1: `tau_positive/head1`, `term/positive`."""
+        out = {f"term/{name}": value.item() for name, value in self.terms.items()}
+        for sign, stats in (("positive", self.positive), ("negative", self.negative)):
+            if stats is None:
+                continue
+            rows = {
+                "s": stats.s,
+                "tau": stats.tau,
+                "tau_std": stats.tau_std,
+                "at_lower": stats.at_lower,
+                "at_upper": stats.at_upper,
+            }
+            for name, row in rows.items():
+                if row is not None:
+                    for c, value in enumerate(row.tolist(), start=1):
+                        out[f"{name}_{sign}/head{c}"] = value
+        return out
+
+    def advice(self) -> list[str]:
+        """Signs of trouble, each with its remedy; empty when all is well."""
+        found = []
+        for sign, stats in (("positive", self.positive), ("negative", self.negative)):
+            if stats is None or stats.at_lower is None or stats.at_upper is None:
+                continue
+            for side, shares, remedy in (
+                ("lower", stats.at_lower, "raise prior_tau, lower beta, or raise eta"),
+                ("upper", stats.at_upper, "lower prior_tau or raise iota"),
+            ):
+                share = shares.mean().item()
+                if share > _MOST:
+                    found.append(
+                        f"{share:.0%} of the {sign} temperatures lie at the {side} bound, so τ no "
+                        f"longer adapts: {remedy}."
+                    )
+        if self.negative is not None and self.negative.s.max().item() > _COLLAPSED:
+            head = int(self.negative.s.argmax().item()) + 1
+            found.append(
+                f"mean s⁻ of head {head} is {self.negative.s.max().item():.3f}: the similarities "
+                "have collapsed. Use form='softmax' with positive_in_denominator=True, raise eta, "
+                "or lower the learning rate."
+            )
+        if any(not math.isfinite(term.item()) for term in self.terms.values()):
+            found.append("a term of the loss is not finite: lower the learning rate or raise eta.")
+        return found

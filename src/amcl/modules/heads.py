@@ -1,0 +1,144 @@
+"""C projection heads of one architecture, computed as one batched product."""
+
+import math
+from itertools import pairwise
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+LastNorm = Literal["none", "plain", "affine"]
+
+
+class _BatchedLinear(nn.Module):
+    """C independent linear layers. x: (N, in) for all heads or (C, N, in). Returns (C, N, out)."""
+
+    def __init__(self, num_heads: int, in_dim: int, out_dim: int, bias: bool) -> None:
+        super().__init__()
+        bound = 1.0 / math.sqrt(in_dim)  # nn.Linear's own start, for each head
+        self.weight = nn.Parameter(torch.empty(num_heads, out_dim, in_dim).uniform_(-bound, bound))
+        # One dimension, so that "no weight decay where ndim < 2" finds it like any other bias.
+        self.bias = (
+            nn.Parameter(torch.empty(num_heads * out_dim).uniform_(-bound, bound)) if bias else None
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        num_heads, out_dim, _ = self.weight.shape
+        if x.ndim == 2:
+            y = F.linear(x, self.weight.flatten(0, 1), self.bias)
+            return y.view(-1, num_heads, out_dim).transpose(0, 1)
+        if self.bias is None:
+            return torch.bmm(x, self.weight.mT)
+        return torch.baddbmm(self.bias.view(num_heads, 1, out_dim), x, self.weight.mT)
+
+
+class _BatchedNorm(nn.Module):
+    """Batch norm of C heads as one over C·D channels. x: (C, N, D). Returns the same shape.
+
+    The norm is a plain child, so that conversion to `SyncBatchNorm` finds it.
+    """
+
+    def __init__(self, num_heads: int, dim: int, affine: bool = True) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(num_heads * dim, affine=affine)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        num_heads, n, dim = x.shape
+        y: torch.Tensor = self.norm(x.transpose(0, 1).reshape(n, num_heads * dim))
+        return y.view(n, num_heads, dim).transpose(0, 1)
+
+
+class ProjectionHeads(nn.Module):
+    """C MLPs g¹ … g^C of one architecture with independent weights (§4, "Multiple Projections").
+
+    `ProjectionHeads(512, 512, 128, num_heads=3)` is SimCLR's 512 → 512 → ReLU → 128, three times.
+    Widths may be any number of layers. Input: (N, in), which every head sees, or (C, N, in), one
+    set for each head (predictors behind projectors). Output: (C, N, D).
+
+    - `norm`: batch norm before each hidden ReLU;
+    - `bias`, `last_bias`: biases of the hidden layers and of the last one (default: as `bias`);
+    - `last_norm`: batch norm on the output: "none", "plain" (no scale or shift), "affine".
+
+    >>> heads = ProjectionHeads(512, 512, 128, num_heads=3)
+    >>> heads(torch.randn(8, 512)).shape
+    torch.Size([3, 8, 128])
+    """
+
+    def __init__(
+        self,
+        *widths: int,
+        num_heads: int = 3,
+        norm: bool = False,
+        bias: bool = True,
+        last_bias: bool | None = None,
+        last_norm: LastNorm = "none",
+    ) -> None:
+        super().__init__()
+        if len(widths) < 2 or min(widths, default=0) < 1:
+            raise ValueError(
+                f"widths are input, hidden …, output, at least two and all positive: got {widths}. "
+                "Example: ProjectionHeads(512, 512, 128)."
+            )
+        if num_heads < 1:
+            raise ValueError(f"num_heads must be at least 1, got {num_heads}.")
+        if last_norm not in ("none", "plain", "affine"):
+            raise ValueError(f"last_norm must be 'none', 'plain' or 'affine', got {last_norm!r}.")
+        self.widths, self.num_heads = widths, num_heads
+        layers: list[nn.Module] = []
+        for in_dim, out_dim in pairwise(widths[:-1]):
+            layers.append(_BatchedLinear(num_heads, in_dim, out_dim, bias))
+            if norm:
+                layers.append(_BatchedNorm(num_heads, out_dim))
+            layers.append(nn.ReLU())
+        last_bias = bias if last_bias is None else last_bias
+        layers.append(_BatchedLinear(num_heads, widths[-2], widths[-1], last_bias))
+        if last_norm != "none":
+            layers.append(_BatchedNorm(num_heads, widths[-1], affine=last_norm == "affine"))
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, h: torch.Tensor) -> torch.Tensor:
+        ok = h.shape[-1] == self.widths[0] and (
+            h.ndim == 2 or (h.ndim == 3 and h.shape[0] == self.num_heads)
+        )
+        if not ok:
+            raise ValueError(
+                f"heads take (N, {self.widths[0]}) or ({self.num_heads}, N, {self.widths[0]}), "
+                f"got {tuple(h.shape)}."
+            )
+        z: torch.Tensor = self.layers(h)
+        return z
+
+    def head(self, index: int) -> nn.Sequential:
+        """Head `index` alone, as plain layers with a copy of its weights and statistics.
+
+        >>> ProjectionHeads(4, 8, 2, num_heads=3).head(0)
+        Sequential(
+          (0): Linear(in_features=4, out_features=8, bias=True)
+          (1): ReLU()
+          (2): Linear(in_features=8, out_features=2, bias=True)
+        )
+        """
+        if not 0 <= index < self.num_heads:
+            raise IndexError(f"head {index} of {self.num_heads}: choose 0 to {self.num_heads - 1}.")
+        return nn.Sequential(*(self._slice(layer, index) for layer in self.layers))
+
+    def _slice(self, layer: nn.Module, index: int) -> nn.Module:
+        if isinstance(layer, nn.ReLU):
+            return nn.ReLU()
+        plain: nn.Module
+        if isinstance(layer, _BatchedLinear):
+            _, out_dim, in_dim = layer.weight.shape
+            plain = nn.Linear(in_dim, out_dim, bias=layer.bias is not None)
+            state = layer.state_dict()
+            state["weight"] = state["weight"][index]
+        else:
+            norm = layer.norm
+            assert isinstance(norm, nn.modules.batchnorm._BatchNorm)
+            plain = nn.BatchNorm1d(norm.num_features // self.num_heads, affine=norm.affine)
+            state = norm.state_dict()
+        for name, value in state.items():
+            if value.ndim == 1:
+                state[name] = value.view(self.num_heads, -1)[index]
+        plain.to(next(iter(state.values()))).load_state_dict(state)
+        return plain.train(layer.training)

@@ -1,0 +1,139 @@
+"""The paper's pair-adaptive temperature, and its form copied from the first head."""
+
+import warnings
+from typing import Literal
+
+import torch
+from torch import nn
+
+from amcl import functional as F
+from amcl.temperature.base import Pairing, Temperature, positive_number
+
+_CALLS_BEFORE_WARNING = 200
+
+
+class AdaptiveTemperature(Temperature):
+    """τ = σ(⟨φ(z), φ(z')⟩) with σ(r) = ι/(1 + exp(r)) + η: a temperature for each pair and head.
+
+    φ is shared by all heads and trained by the loss: give `parameters()` of the loss to the
+    optimiser. It is one linear layer on L2-normalised z; the paper says neither its depth nor its
+    input. On raw z, σ saturates and training collapses in the first epoch, so `phi_input="raw"` is
+    there to show it, not for use.
+
+    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι).
+    """
+
+    def __init__(
+        self,
+        dim: int = 128,
+        *,
+        eta: float | None = None,
+        iota: float | None = None,
+        lower: float | None = None,
+        upper: float | None = None,
+        phi_depth: int = 1,
+        phi_input: Literal["unit", "raw"] = "unit",
+    ) -> None:
+        super().__init__()
+        self.dim, self.phi_input = dim, phi_input
+        self.eta, self.iota = _range(eta, iota, lower, upper)
+        if phi_depth < 1:
+            raise ValueError(f"phi_depth must be at least 1, got {phi_depth}.")
+        if phi_input not in ("unit", "raw"):
+            raise ValueError(f"phi_input must be 'unit' or 'raw', got {phi_input!r}.")
+        layers: list[nn.Module] = [nn.Linear(dim, dim)]
+        for _ in range(phi_depth - 1):
+            layers += [nn.ReLU(), nn.Linear(dim, dim)]
+        self.phi = nn.Sequential(*layers)
+        self._calls, self._version = 0, -1
+
+    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+        if z.shape[-1] != self.dim:
+            raise ValueError(
+                f"φ was made for vectors of width dim={self.dim}, but these are {z.shape[-1]} "
+                f"wide: make the temperature with dim={z.shape[-1]}."
+            )
+        self._warn_if_phi_stands_still()
+        keys: torch.Tensor = self.phi(F.unit(z) if self.phi_input == "unit" else z)
+        return keys
+
+    def channel_keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
+    ) -> torch.Tensor:
+        """Keys of channels, so that r_lm is the batch correlation of φ's channels.
+
+        `literal` is the print (text under Eq. 2.3): φ acts on the N values of a channel, so it
+        depends on the batch size (`dim` = N) and on the order of the batch.
+        """
+        return self.keys(F.channels(z)) if literal else F.channels(self.keys(z))
+
+    def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:
+        return F.sigma(pairing(anchor, other), self.eta, self.iota)
+
+    def bounds(self) -> tuple[float, float]:
+        return self.eta, self.eta + self.iota
+
+    def extra_repr(self) -> str:
+        return f"eta={self.eta:.4g}, iota={self.iota:.4g}, phi_input={self.phi_input!r}"
+
+    def _warn_if_phi_stands_still(self) -> None:
+        """Say so when many training calls have gone by and no optimiser has touched φ."""
+        weight = next(self.phi.parameters())
+        watch = self.training and torch.is_grad_enabled() and weight.requires_grad
+        if torch.compiler.is_compiling() or not watch:
+            return
+        self._calls += 1
+        if self._calls == 1:
+            self._version = weight._version
+        if self._calls == _CALLS_BEFORE_WARNING and weight._version == self._version:
+            warnings.warn(
+                f"φ has not changed in {self._calls} training calls. Give the loss's parameters to "
+                "the optimiser too: SGD([*model.parameters(), *loss.parameters()], …).",
+                stacklevel=2,
+            )
+
+
+class FirstHeadTemperature(Temperature):
+    """The adaptive temperatures of head 1, used by all heads (a variant in the paper's Fig. 7)."""
+
+    def __init__(self, adaptive: AdaptiveTemperature) -> None:
+        super().__init__()
+        if not isinstance(adaptive, AdaptiveTemperature):
+            raise TypeError(
+                f"FirstHeadTemperature copies an AdaptiveTemperature, got a "
+                f"{type(adaptive).__name__}."
+            )
+        self.adaptive = adaptive
+
+    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+        return self.adaptive.keys(z[:1])
+
+    def channel_keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
+    ) -> torch.Tensor:
+        return self.adaptive.channel_keys(z[:1], literal=literal)
+
+    def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:
+        return self.adaptive.tau(anchor, other, pairing)
+
+    def bounds(self) -> tuple[float, float]:
+        return self.adaptive.bounds()
+
+
+def _range(
+    eta: float | None, iota: float | None, lower: float | None, upper: float | None
+) -> tuple[float, float]:
+    """(η, ι) from either spelling; 0.05 and 1 when neither is given."""
+    if (lower is not None or upper is not None) and (eta is not None or iota is not None):
+        raise ValueError(
+            f"give the range of τ as (eta, iota) or as (lower, upper), not both: got eta={eta}, "
+            f"iota={iota}, lower={lower}, upper={upper}."
+        )
+    if lower is not None or upper is not None:
+        if lower is None or upper is None or not lower < upper:
+            raise ValueError(f"need both, lower < upper: got lower={lower}, upper={upper}.")
+        eta, iota = lower, upper - lower
+    eta = 0.05 if eta is None else eta
+    iota = 1.0 if iota is None else iota
+    floor_fix = "it is the floor that keeps τ from 0; 0.05 to 0.2 trains well"
+    return positive_number("eta", eta, floor_fix), positive_number("iota", iota)

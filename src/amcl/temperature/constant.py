@@ -1,0 +1,52 @@
+"""One temperature for all pairs, fixed or learned."""
+
+import math
+
+import torch
+from torch import nn
+
+from amcl.temperature.base import Temperature, for_each_anchor, positive_number
+
+
+class ConstantTemperature(Temperature):
+    """The same fixed τ for every pair and head: the temperature of the plain losses."""
+
+    def __init__(self, value: float = 0.1) -> None:
+        super().__init__()
+        fix = "usual values are 0.05 to 1"
+        self.value = positive_number("the constant temperature", value, fix)
+
+    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+        return for_each_anchor(z.new_tensor(self.value), z)
+
+    def extra_repr(self) -> str:
+        return f"value={self.value:.4g}"
+
+
+class LearnableTemperature(Temperature):
+    """One τ for every pair and head, learned with the network, as in CLIP.
+
+    log τ is the parameter; before each use it is put back inside its bounds, so that an optimiser
+    step over the edge cannot strand it there.
+    """
+
+    def __init__(self, init: float = 0.1, lower: float = 0.01, upper: float = 1.0) -> None:
+        super().__init__()
+        positive_number("lower", lower, "CLIP's floor is 0.01")
+        if not lower <= init <= upper:
+            raise ValueError(
+                f"init={init} lies outside lower={lower} … upper={upper}: choose one inside."
+            )
+        self.lower, self.upper = float(lower), float(upper)
+        self.log_tau = nn.Parameter(torch.tensor(math.log(init)))
+
+    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+        with torch.no_grad():
+            self.log_tau.clamp_(math.log(self.lower), math.log(self.upper))
+        return for_each_anchor(self.log_tau.exp(), z)
+
+    def bounds(self) -> tuple[float, float]:
+        return self.lower, self.upper
+
+    def extra_repr(self) -> str:
+        return f"lower={self.lower:.4g}, upper={self.upper:.4g}"

@@ -1,0 +1,37 @@
+"""TS: a temperature that swings with the epochs."""
+
+import torch
+
+from amcl import functional as F
+from amcl.temperature.base import Temperature, for_each_anchor, positive_number
+
+
+class ScheduledTemperature(Temperature):
+    """TS: the same τ for all pairs, a cosine between τ_max and τ_min with a period in epochs.
+
+    Call `set_epoch` as training goes on (fractions count); the epoch is in the state dict.
+    """
+
+    epoch: torch.Tensor
+
+    def __init__(self, tau_min: float = 0.1, tau_max: float = 1.0, period: float = 400.0) -> None:
+        super().__init__()
+        self.tau_min = positive_number("tau_min", tau_min, "TS uses 0.1")
+        self.period = positive_number("period", period, "TS uses 400 epochs")
+        if tau_max < tau_min:
+            raise ValueError(f"tau_max={tau_max} is below tau_min={tau_min}: swap them.")
+        self.tau_max = float(tau_max)
+        self.register_buffer("epoch", torch.tensor(0.0))
+
+    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+        tau = F.cosine_schedule_tau(self.epoch.to(z), self.tau_min, self.tau_max, self.period)
+        return for_each_anchor(tau, z)
+
+    def bounds(self) -> tuple[float, float]:
+        return self.tau_min, self.tau_max
+
+    def set_epoch(self, epoch: float) -> None:
+        self.epoch.fill_(epoch)
+
+    def extra_repr(self) -> str:
+        return f"tau_min={self.tau_min:.4g}, tau_max={self.tau_max:.4g}, period={self.period:.4g}"

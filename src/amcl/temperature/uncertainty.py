@@ -1,0 +1,36 @@
+"""TaU: temperature as uncertainty of the anchor."""
+
+import torch
+
+from amcl import functional as F
+from amcl.temperature.base import Temperature, positive_number
+
+
+class UncertaintyTemperature(Temperature):
+    """TaU: τ_i = t / sigmoid(score_i), with the score one more output of each projection head.
+
+    Make the heads `dim + temperature.extra_outputs` wide and hand the loss their whole output; it
+    takes the score off. τ depends on the anchor alone. For channels, which have no score of their
+    own, the mean score of the batch serves all of a head.
+    """
+
+    extra_outputs = 1
+
+    def __init__(self, scale: float = 0.1) -> None:
+        super().__init__()
+        self.scale = positive_number("scale", scale, "TaU uses 0.1")
+
+    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+        if extra is None:
+            # Only anchors have a temperature; a candidate's key is never looked at.
+            return z.new_ones(z.shape[0], z.shape[1], 1)
+        return F.uncertainty_tau(extra[..., :1], self.scale)
+
+    def channel_keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
+    ) -> torch.Tensor:
+        mean_score = None if extra is None else extra.mean(dim=1, keepdim=True)
+        return self.keys(z[:, :1], mean_score).expand(-1, z.shape[-1], 1)
+
+    def extra_repr(self) -> str:
+        return f"scale={self.scale:.4g}"
