@@ -1,5 +1,6 @@
 """What every multi-head loss shares: its settings, its checks, the reduction over heads."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
 
 import torch
@@ -86,8 +87,10 @@ class HeadLoss(nn.Module):
         return z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
 
 
-def full_precision(z: torch.Tensor) -> torch.autocast:
+def full_precision(z: torch.Tensor) -> AbstractContextManager[object]:
     """A context in which autocast lowers nothing on z's device."""
+    if not torch.amp.is_autocast_available(z.device.type):
+        return nullcontext()
     return torch.autocast(z.device.type, enabled=False)
 
 

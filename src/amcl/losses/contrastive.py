@@ -51,6 +51,7 @@ class ContrastiveLoss(PairLoss):
         super().__init__(
             num_heads,
             temperature,
+            max_pairs=max_pairs,
             beta=beta,
             prior_tau=prior_tau,
             head_reduction=head_reduction,
@@ -72,7 +73,6 @@ class ContrastiveLoss(PairLoss):
             )
         self.form, self.top_k, self.omega_set = form, top_k, omega_set
         self.positive_in_denominator, self.negatives = positive_in_denominator, negatives
-        self.max_pairs = max_pairs
 
     def forward(
         self,

@@ -52,6 +52,7 @@ class CrossCorrelationLoss(PairLoss):
         super().__init__(
             num_heads,
             temperature,
+            max_pairs=max_pairs,
             beta=beta,
             prior_tau=prior_tau,
             head_reduction=head_reduction,
@@ -62,7 +63,6 @@ class CrossCorrelationLoss(PairLoss):
         if not lam >= 0:
             raise ValueError(f"lam (λ) must be at least 0, got {lam}.")
         self.lam, self.omega_reduction, self.phi_on = float(lam), omega_reduction, phi_on
-        self.max_pairs = max_pairs
 
     def forward(
         self, z0: torch.Tensor, z1: torch.Tensor, *, return_stats: bool = False

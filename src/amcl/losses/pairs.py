@@ -62,7 +62,13 @@ class PairLoss(HeadLoss):
     same value and gradients for a bounded memory.
     """
 
-    max_pairs: int = MAX_PAIRS
+    def __init__(
+        self, num_heads: int, temperature: Temperature, *, max_pairs: int, **settings: Any
+    ) -> None:
+        super().__init__(num_heads, temperature, **settings)
+        if max_pairs < 1:
+            raise ValueError(f"max_pairs must be at least 1, got {max_pairs}.")
+        self.max_pairs = max_pairs
 
     def _contrast(
         self,
@@ -95,7 +101,8 @@ class PairLoss(HeadLoss):
     ) -> tuple[torch.Tensor, LossStats | None]:
         """The loss summed over anchors, (C,), and its statistics with terms of the same shape."""
         num_heads, n, _ = pairs.anchors.vectors.shape
-        rows = max(1, self.max_pairs // (num_heads * pairs.candidates.vectors.shape[1]))
+        pairs_each = pairs.candidates.vectors.shape[1] + 1  # and the positive
+        rows = max(1, self.max_pairs // (num_heads * pairs_each))
         if rows >= n:
             return self._block(pairs, slice(0, n), prior_tau, with_stats)
         total, stats = pairs.anchors.vectors.new_zeros(num_heads), None

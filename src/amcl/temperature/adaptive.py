@@ -9,7 +9,7 @@ from torch import nn
 from amcl import functional as F
 from amcl.temperature.base import Pairing, Temperature, positive_number
 
-_CALLS_BEFORE_WARNING = 200
+_USES_BEFORE_WARNING = 500  # a loss uses φ two or three times a step
 
 
 class AdaptiveTemperature(Temperature):
@@ -45,7 +45,7 @@ class AdaptiveTemperature(Temperature):
         for _ in range(phi_depth - 1):
             layers += [nn.ReLU(), nn.Linear(dim, dim)]
         self.phi = nn.Sequential(*layers)
-        self._calls, self._version = 0, -1
+        self._uses, self._version = 0, -1
 
     def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
         if z.shape[-1] != self.dim:
@@ -77,18 +77,19 @@ class AdaptiveTemperature(Temperature):
         return f"eta={self.eta:.4g}, iota={self.iota:.4g}, phi_input={self.phi_input!r}"
 
     def _warn_if_phi_stands_still(self) -> None:
-        """Say so when many training calls have gone by and no optimiser has touched φ."""
+        """Say so when many training steps have gone by and no optimiser has touched φ."""
         weight = next(self.phi.parameters())
         watch = self.training and torch.is_grad_enabled() and weight.requires_grad
         if torch.compiler.is_compiling() or not watch:
             return
-        self._calls += 1
-        if self._calls == 1:
+        self._uses += 1
+        if self._uses == 1:
             self._version = weight._version
-        if self._calls == _CALLS_BEFORE_WARNING and weight._version == self._version:
+        if self._uses == _USES_BEFORE_WARNING and weight._version == self._version:
             warnings.warn(
-                f"φ has not changed in {self._calls} training calls. Give the loss's parameters to "
-                "the optimiser too: SGD([*model.parameters(), *loss.parameters()], …).",
+                f"φ has been used {self._uses} times in training and has not changed. Give the "
+                "loss's parameters to the optimiser too: "
+                "SGD([*model.parameters(), *loss.parameters()], …).",
                 stacklevel=2,
             )
 

@@ -1,0 +1,1 @@
+"""The paper's equations as literal loops over Python floats, with no tensor in them."""

@@ -1,0 +1,89 @@
+"""Eq. 2.3 (Barlow Twins). A channel of head c is the list of its N values in a batch."""
+
+import math
+
+from reference.temperature import Item, dot, omega, phi, sigma, unit
+
+
+def standardised(column, eps=1e-5):
+    mean = sum(column) / len(column)
+    variance = sum((x - mean) ** 2 for x in column) / len(column)
+    return [(x - mean) / math.sqrt(variance + eps) for x in column]
+
+
+def correlation(column, other):
+    return dot(standardised(column), standardised(other)) / len(column)
+
+
+def columns(batch, c):
+    """The D channels of head c of a list of items."""
+    return [[item.z[c][channel] for item in batch] for channel in range(len(batch[0].z[c]))]
+
+
+def phi_on_samples(layers, eta, iota):
+    """τ_lm from the correlation of φ's channels l and m over the batch."""
+
+    def tau(sign, c, batch0, batch1, l, m):
+        phi0 = [Item([phi(layers, unit(item.z[c]))]) for item in batch0]
+        phi1 = [Item([phi(layers, unit(item.z[c]))]) for item in batch1]
+        return sigma(correlation(columns(phi0, 0)[l], columns(phi1, 0)[m]), eta, iota)
+
+    return tau
+
+
+def phi_on_channels(layers, eta, iota):
+    """The print: φ acts on the N-vector z_l:."""
+
+    def tau(sign, c, batch0, batch1, l, m):
+        a = phi(layers, unit(standardised(columns(batch0, c)[l])))
+        b = phi(layers, unit(standardised(columns(batch1, c)[m])))
+        return sigma(dot(a, b), eta, iota)
+
+    return tau
+
+
+def constant(value):
+    return lambda sign, c, batch0, batch1, l, m: value
+
+
+def first_head(tau):
+    return lambda sign, c, batch0, batch1, l, m: tau(sign, 0, batch0, batch1, l, m)
+
+
+def split(positive, negative):
+    def tau(sign, c, batch0, batch1, l, m):
+        scheme = positive if sign == "positive" else negative
+        return scheme(sign, c, batch0, batch1, l, m)
+
+    return tau
+
+
+def uncertainty(t):
+    """TaU for channels: the mean score of the anchors' view."""
+
+    def tau(sign, c, batch0, batch1, l, m):
+        mean = sum(item.score[c] for item in batch0) / len(batch0)
+        return t * (1.0 + math.exp(-mean))
+
+    return tau
+
+
+def cross_correlation(
+    num_heads, batch0, batch1, tau, head_reduction, *, lam, beta, prior_tau, omega_reduction
+):
+    total = 0.0
+    for c in range(num_heads):
+        z0, z1 = columns(batch0, c), columns(batch1, c)
+        dim = len(z0)
+        mean = omega_reduction == "mean"
+        for l in range(dim):
+            tau_pos = tau("positive", c, batch0, batch1, l, l)
+            total += (1.0 - correlation(z0[l], z1[l]) / tau_pos) ** 2
+            total += beta * omega(tau_pos, prior_tau) / (dim if mean else 1)
+            for m in range(dim):
+                if m != l:
+                    tau_neg = tau("negative", c, batch0, batch1, l, m)
+                    total += lam * correlation(z0[l], z1[m]) ** 2 / tau_neg
+                    weight = beta / (dim * (dim - 1) if mean else 1)
+                    total -= weight * omega(tau_neg, prior_tau)
+    return total / (num_heads if head_reduction == "mean" else 1)

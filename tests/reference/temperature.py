@@ -1,0 +1,100 @@
+"""§4.1: the pair-adaptive temperature, its regulariser, and the schemes it is compared with."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass
+class Item:
+    """One image's projections: z[c] is the vector of head c, score[c] TaU's extra output."""
+
+    z: list[list[float]]
+    score: list[float] | None = None
+
+
+def dot(a, b):
+    total = 0.0
+    for x, y in zip(a, b, strict=True):
+        total += x * y
+    return total
+
+
+def norm(a):
+    return math.sqrt(dot(a, a))
+
+
+def unit(a):
+    length = norm(a)
+    return [x / length for x in a]
+
+
+def sim(a, b):
+    """Cosine similarity."""
+    return dot(a, b) / (norm(a) * norm(b))
+
+
+def linear(weight, bias, a):
+    out = []
+    for row, b in zip(weight, bias, strict=True):
+        out.append(dot(row, a) + b)
+    return out
+
+
+def phi(layers, a):
+    """The MLP φ: linear layers with ReLU between them."""
+    for depth, (weight, bias) in enumerate(layers):
+        if depth > 0:
+            a = [max(0.0, x) for x in a]
+        a = linear(weight, bias, a)
+    return a
+
+
+def sigma(r, eta, iota):
+    """σ(r) = ι / (1 + exp(r)) + η."""
+    return iota / (1.0 + math.exp(r)) + eta
+
+
+def omega(tau, prior_tau):
+    """Eq. 4 with 1/τ₀ for D/2: Ω(τ) = (1/τ₀) log τ + 1/τ."""
+    return math.log(tau) / prior_tau + 1.0 / tau
+
+
+def adaptive(layers, eta, iota, raw=False):
+    """τ = σ(⟨φ(z), φ(z')⟩), head by head."""
+
+    def tau(sign, c, anchor, other):
+        a, b = anchor.z[c], other.z[c]
+        if not raw:
+            a, b = unit(a), unit(b)
+        return sigma(dot(phi(layers, a), phi(layers, b)), eta, iota)
+
+    return tau
+
+
+def constant(value):
+    return lambda sign, c, anchor, other: value
+
+
+def first_head(tau):
+    """The temperatures of head 1 for all heads."""
+    return lambda sign, c, anchor, other: tau(sign, 0, anchor, other)
+
+
+def split(positive, negative):
+    """One scheme for positive pairs, another for negative ones."""
+
+    def tau(sign, c, anchor, other):
+        scheme = positive if sign == "positive" else negative
+        return scheme(sign, c, anchor, other)
+
+    return tau
+
+
+def uncertainty(t):
+    """TaU: τ_i = t / sigmoid(score of the anchor)."""
+    return lambda sign, c, anchor, other: t * (1.0 + math.exp(-anchor.score[c]))
+
+
+def cosine_schedule(epoch, tau_min, tau_max, period):
+    """TS."""
+    return tau_min + 0.5 * (tau_max - tau_min) * (1.0 + math.cos(2.0 * math.pi * epoch / period))

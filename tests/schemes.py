@@ -1,0 +1,114 @@
+"""Every temperature scheme beside its literal reference, for samples and for channels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from amcl.temperature import (
+    AdaptiveTemperature,
+    ConstantTemperature,
+    FirstHeadTemperature,
+    LearnableTemperature,
+    ScheduledTemperature,
+    SplitTemperature,
+    Temperature,
+    UncertaintyTemperature,
+)
+from reference import cross_correlation as channels
+from reference import temperature as samples
+from reference.temperature import Item
+
+
+@dataclass
+class Scheme:
+    make: Callable[[int], Temperature]
+    on_samples: Callable[[Temperature], Callable]
+    on_channels: Callable[[Temperature], Callable]
+
+
+def phi_layers(adaptive):
+    linears = [layer for layer in adaptive.phi if isinstance(layer, torch.nn.Linear)]
+    return [(layer.weight.tolist(), layer.bias.tolist()) for layer in linears]
+
+
+def _adaptive(**options):
+    return lambda dim: AdaptiveTemperature(dim, **options)
+
+
+def _adaptive_samples(scheme, raw=False):
+    return samples.adaptive(phi_layers(scheme), scheme.eta, scheme.iota, raw)
+
+
+def _adaptive_channels(scheme):
+    return channels.phi_on_samples(phi_layers(scheme), scheme.eta, scheme.iota)
+
+
+def _scheduled(dim):
+    scheme = ScheduledTemperature(0.1, 1.0, 400)
+    scheme.set_epoch(130)
+    return scheme
+
+
+SCHEMES = {
+    "constant": Scheme(
+        lambda dim: ConstantTemperature(0.3),
+        lambda scheme: samples.constant(0.3),
+        lambda scheme: channels.constant(0.3),
+    ),
+    "learnable": Scheme(
+        lambda dim: LearnableTemperature(0.2),
+        lambda scheme: samples.constant(scheme.log_tau.exp().item()),
+        lambda scheme: channels.constant(scheme.log_tau.exp().item()),
+    ),
+    "adaptive": Scheme(_adaptive(eta=0.05, iota=1.0), _adaptive_samples, _adaptive_channels),
+    "adaptive, depth 2": Scheme(
+        _adaptive(lower=0.1, upper=0.6, phi_depth=2), _adaptive_samples, _adaptive_channels
+    ),
+    "constant positive": Scheme(
+        lambda dim: SplitTemperature(
+            positive=ConstantTemperature(0.3), negative=AdaptiveTemperature(dim)
+        ),
+        lambda scheme: samples.split(samples.constant(0.3), _adaptive_samples(scheme.negative)),
+        lambda scheme: channels.split(channels.constant(0.3), _adaptive_channels(scheme.negative)),
+    ),
+    "constant negative": Scheme(
+        lambda dim: SplitTemperature(
+            positive=AdaptiveTemperature(dim), negative=ConstantTemperature(0.3)
+        ),
+        lambda scheme: samples.split(_adaptive_samples(scheme.positive), samples.constant(0.3)),
+        lambda scheme: channels.split(_adaptive_channels(scheme.positive), channels.constant(0.3)),
+    ),
+    "first head": Scheme(
+        lambda dim: FirstHeadTemperature(AdaptiveTemperature(dim)),
+        lambda scheme: samples.first_head(_adaptive_samples(scheme.adaptive)),
+        lambda scheme: channels.first_head(_adaptive_channels(scheme.adaptive)),
+    ),
+    "TaU": Scheme(
+        lambda dim: UncertaintyTemperature(0.1),
+        lambda scheme: samples.uncertainty(0.1),
+        lambda scheme: channels.uncertainty(0.1),
+    ),
+    "TS": Scheme(
+        _scheduled,
+        lambda scheme: samples.constant(samples.cosine_schedule(130, 0.1, 1.0, 400)),
+        lambda scheme: channels.constant(samples.cosine_schedule(130, 0.1, 1.0, 400)),
+    ),
+}
+
+
+def items(z, extra_outputs):
+    """A (C, N, D + extra) tensor as the reference's list of N items."""
+    vectors = z[..., : z.shape[-1] - extra_outputs].transpose(0, 1).tolist()
+    if not extra_outputs:
+        return [Item(vector) for vector in vectors]
+    scores = z[..., -1].T.tolist()
+    return [Item(vector, score) for vector, score in zip(vectors, scores, strict=True)]
+
+
+def projections(scheme, *shapes):
+    """Random float64 projections, as wide as the scheme wants them."""
+    return [
+        torch.randn(c, n, d + scheme.extra_outputs, dtype=torch.float64, requires_grad=True)
+        for c, n, d in shapes
+    ]

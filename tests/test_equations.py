@@ -1,0 +1,214 @@
+"""Vectorised against literal: every loss, form and scheme to 1e-10 in float64, and gradcheck."""
+
+import itertools
+
+import pytest
+import torch
+from torch.func import functional_call
+
+import amcl
+from amcl.temperature import AdaptiveTemperature
+from reference import contrastive, cross_correlation, negative_cosine
+from reference.temperature import Item
+from schemes import SCHEMES, items, phi_layers, projections, samples
+
+FORMS = {
+    "softmax": {"form": "softmax"},
+    "top_k": {"form": "top_k", "top_k": 2},
+    "top_k_softmax": {"form": "top_k_softmax", "top_k": 2},
+    "max": {"form": "max"},
+    "top_k, set form of Ω": {"form": "top_k", "top_k": 2, "omega_set": "literal"},
+}
+SIZES = [(1, 2, 3), (3, 4, 5), (2, 5, 3)]
+BETAS = [0.0, 0.3, 2.0]
+PRIORS = [0.1, "literal"]
+
+
+def close(value, expected):
+    assert value.dtype == torch.float64
+    assert value.item() == pytest.approx(expected, rel=1e-10, abs=1e-10)
+
+
+def reference_options(options, beta, prior_tau, dim):
+    options = {("kappa" if k == "top_k" else k): v for k, v in options.items()}
+    return {**options, "beta": beta, "prior_tau": 2 / dim if prior_tau == "literal" else prior_tau}
+
+
+def check_gradients(loss, *inputs):
+    """gradcheck with respect to the inputs and to the scheme's parameters."""
+    loss.eval()
+    named = dict(loss.named_parameters())
+
+    def call(*args):
+        given = dict(zip(named, args[len(inputs) :], strict=True))
+        return functional_call(loss, given, args[: len(inputs)])
+
+    assert torch.autograd.gradcheck(call, (*inputs, *named.values()))
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("positive_in_denominator", [True, False])
+@pytest.mark.parametrize("negatives", ["both_views", "other_view", "queue"])
+def test_contrastive(scheme_name, form, positive_in_denominator, negatives):
+    scheme = SCHEMES[scheme_name]
+    cases = itertools.product(SIZES, BETAS, PRIORS, ["mean", "sum"])
+    for (c, n, d), beta, prior_tau, reduction in cases:
+        if negatives == "other_view" and n < 3:
+            n = 3  # κ = 2 wants two negatives
+        temperature = scheme.make(d).double()
+        loss = amcl.ContrastiveLoss(
+            c,
+            temperature,
+            positive_in_denominator=positive_in_denominator,
+            negatives="other_view" if negatives == "other_view" else "both_views",
+            beta=beta,
+            prior_tau=prior_tau,
+            head_reduction=reduction,
+            **FORMS[form],
+        )
+        z0, z1, queue = projections(temperature, (c, n, d), (c, n, d), (c, 6, d))
+        extra = temperature.extra_outputs
+        view0, view1, given = items(z0, extra), items(z1, extra), items(queue, extra)
+        options = reference_options(FORMS[form], beta, prior_tau, d)
+        options["positive_in_denominator"] = positive_in_denominator
+        tau = scheme.on_samples(temperature)
+        if negatives == "queue":
+            expected = contrastive.queue(c, view0, view1, given, tau, reduction, **options)
+            close(loss(z0, z1, queue), expected)
+        else:
+            literal = getattr(contrastive, negatives)
+            close(loss(z0, z1), literal(c, view0, view1, tau, reduction, **options))
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("positive_in_denominator", [True, False])
+def test_contrastive_gradients(scheme_name, form, positive_in_denominator):
+    temperature = SCHEMES[scheme_name].make(3).double()
+    loss = amcl.ContrastiveLoss(
+        2,
+        temperature,
+        positive_in_denominator=positive_in_denominator,
+        beta=0.3,
+        **FORMS[form],
+    )
+    z0, z1, queue = projections(temperature, (2, 3, 3), (2, 3, 3), (2, 4, 3))
+    check_gradients(loss, z0, z1)
+    check_gradients(loss, z0, z1, queue)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("shared_target", [True, False])
+def test_negative_cosine(scheme_name, shared_target):
+    scheme = SCHEMES[scheme_name]
+    cases = itertools.product(SIZES, BETAS, PRIORS, ["mean", "sum"])
+    for (c, n, d), beta, prior_tau, reduction in cases:
+        temperature = scheme.make(d).double()
+        loss = amcl.NegativeCosineLoss(
+            c, temperature, beta=beta, prior_tau=prior_tau, head_reduction=reduction
+        )
+        z0, z1 = projections(temperature, (c, n, d), (c, n, d))
+        targets = torch.randn(2, 1 if shared_target else c, n, d, dtype=torch.float64)
+        h0, h1 = targets.squeeze(1) if shared_target else targets
+        expected = negative_cosine.symmetric_negative_cosine(
+            c,
+            items(z0, temperature.extra_outputs),
+            items(z1, temperature.extra_outputs),
+            *([Item(z) for z in h.expand(c, n, d).transpose(0, 1).tolist()] for h in (h0, h1)),
+            scheme.on_samples(temperature),
+            reduction,
+            **reference_options({}, beta, prior_tau, d),
+        )
+        close(loss(z0, z1, h0, h1), expected)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+def test_negative_cosine_gradients(scheme_name):
+    temperature = SCHEMES[scheme_name].make(3).double()
+    loss = amcl.NegativeCosineLoss(2, temperature, beta=0.3)
+    z0, z1 = projections(temperature, (2, 3, 3), (2, 3, 3))
+    h0, h1 = torch.randn(2, 3, 3, dtype=torch.float64)
+    check_gradients(loss, z0, z1, h0, h1)
+
+
+def test_negative_cosine_stops_the_gradient_at_targets_but_trains_phi():
+    loss = amcl.NegativeCosineLoss(2, AdaptiveTemperature(3), beta=0.3)
+    z0, z1 = torch.randn(2, 2, 4, 3).unbind(0)
+    h0, h1 = torch.randn(2, 4, 3, requires_grad=True).unbind(0)
+    loss(z0, z1, h0, h1).backward()  # the only way to φ that needs no gradient of z
+    assert all(p.grad.abs().sum() > 0 for p in loss.parameters())
+    assert h0.grad_fn is not None
+    assert h0._base.grad is None
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("omega_reduction", ["mean", "sum"])
+def test_cross_correlation(scheme_name, omega_reduction):
+    scheme = SCHEMES[scheme_name]
+    cases = itertools.product([(1, 3, 2), (3, 4, 5)], BETAS, PRIORS, ["mean", "sum"])
+    for (c, n, d), beta, prior_tau, reduction in cases:
+        temperature = scheme.make(d).double()
+        loss = amcl.CrossCorrelationLoss(
+            c,
+            temperature,
+            lam=0.05,
+            beta=beta,
+            prior_tau=prior_tau,
+            omega_reduction=omega_reduction,
+            head_reduction=reduction,
+        )
+        z0, z1 = projections(temperature, (c, n, d), (c, n, d))
+        expected = cross_correlation.cross_correlation(
+            c,
+            items(z0, temperature.extra_outputs),
+            items(z1, temperature.extra_outputs),
+            scheme.on_channels(temperature),
+            reduction,
+            lam=0.05,
+            omega_reduction=omega_reduction,
+            **reference_options({}, beta, prior_tau, d),
+        )
+        close(loss(z0, z1), expected)
+
+
+def test_cross_correlation_with_phi_on_channels_as_printed():
+    c, n, d = 2, 5, 3
+    temperature = AdaptiveTemperature(n).double()
+    loss = amcl.CrossCorrelationLoss(c, temperature, beta=0.3, phi_on="channels")
+    z0, z1 = projections(temperature, (c, n, d), (c, n, d))
+    tau = cross_correlation.phi_on_channels(
+        phi_layers(temperature), temperature.eta, temperature.iota
+    )
+    expected = cross_correlation.cross_correlation(
+        c,
+        items(z0, 0),
+        items(z1, 0),
+        tau,
+        "mean",
+        lam=5e-3,
+        omega_reduction="mean",
+        beta=0.3,
+        prior_tau=1.0,
+    )
+    close(loss(z0, z1), expected)
+    check_gradients(loss, z0, z1)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+def test_cross_correlation_gradients(scheme_name):
+    temperature = SCHEMES[scheme_name].make(3).double()
+    loss = amcl.CrossCorrelationLoss(2, temperature, lam=0.05, beta=0.3)
+    check_gradients(loss, *projections(temperature, (2, 4, 3), (2, 4, 3)))
+
+
+def test_raw_input_to_phi():
+    temperature = AdaptiveTemperature(3, phi_input="raw").double()
+    loss = amcl.ContrastiveLoss(2, temperature, beta=0.3)
+    z0, z1 = projections(temperature, (2, 4, 3), (2, 4, 3))
+    tau = samples.adaptive(phi_layers(temperature), temperature.eta, temperature.iota, raw=True)
+    options = reference_options({"form": "softmax"}, 0.3, 0.1, 3)
+    close(
+        loss(z0, z1),
+        contrastive.both_views(2, items(z0, 0), items(z1, 0), tau, "mean", **options),
+    )

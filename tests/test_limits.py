@@ -1,0 +1,179 @@
+"""What the losses become in their limits, against formulas written another way."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import amcl
+from amcl.functional import literal_prior_tau, omega, pair_logit, sigma
+from amcl.temperature import AdaptiveTemperature, ConstantTemperature
+
+BETAS = [0.0, 0.1, 10.0]
+
+
+@pytest.fixture
+def views():
+    return torch.randn(2, 1, 9, 16, dtype=torch.float64).unbind(0)
+
+
+def similarities(z0, z1):
+    """All 2N × 2N cosines of one head, with −∞ for an item with itself."""
+    z = F.normalize(torch.cat([z0[0], z1[0]]), dim=1)
+    s = z @ z.T
+    return s.masked_fill(torch.eye(len(s), dtype=torch.bool), -torch.inf)
+
+
+def partners(n):
+    return torch.arange(2 * n).roll(n)
+
+
+def equal(value, expected):
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_one_head_and_constant_tau_is_simclr(views, beta):
+    loss = amcl.ContrastiveLoss(1, ConstantTemperature(0.2), beta=beta)
+    equal(loss(*views), F.cross_entropy(similarities(*views) / 0.2, partners(9)))
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_without_the_positive_in_the_denominator_it_is_the_decoupled_loss(views, beta):
+    loss = amcl.ContrastiveLoss(
+        1, ConstantTemperature(0.2), positive_in_denominator=False, beta=beta
+    )
+    s = similarities(*views)
+    s_pos = s.gather(1, partners(9)[:, None])
+    s_neg = s.scatter(1, partners(9)[:, None], -torch.inf)
+    expected = -torch.log((s_pos / 0.2).exp().squeeze(1) / (s_neg / 0.2).exp().sum(1)).mean()
+    equal(loss(*views), expected)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_one_head_and_a_queue_is_moco(views, beta):
+    queue = torch.randn(1, 20, 16, dtype=torch.float64)
+    q, k, negatives = (F.normalize(z[0], dim=1) for z in (*views, queue))
+    logits = torch.cat([torch.einsum("nd,nd->n", q, k)[:, None], q @ negatives.T], dim=1)
+    expected = F.cross_entropy(logits / 0.07, torch.zeros(9, dtype=torch.long))
+    loss = amcl.ContrastiveLoss(1, ConstantTemperature(0.07), beta=beta)
+    equal(loss(*views, queue), expected)
+
+
+def test_one_head_against_the_other_view_is_moco_v3(views):
+    q, k = (F.normalize(z[0], dim=1) for z in views)
+    expected = F.cross_entropy(q @ k.T / 0.2, torch.arange(9))
+    equal(
+        amcl.ContrastiveLoss(1, ConstantTemperature(0.2), negatives="other_view")(*views), expected
+    )
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 16])
+def test_constant_tau_and_top_k_is_a_difference_of_means(views, kappa):
+    """κ = K = 16 is the mean over all negatives. It is not NT-Xent, whatever the print says."""
+    s = similarities(*views)
+    s_pos = s.gather(1, partners(9)[:, None]).squeeze(1)
+    s_neg = s.scatter(1, partners(9)[:, None], -torch.inf)
+    expected = ((s_neg.sort(1, descending=True).values[:, :kappa].mean(1) - s_pos) / 0.2).mean()
+    options = {"positive_in_denominator": False, "beta": 0.7}
+    loss = amcl.ContrastiveLoss(1, ConstantTemperature(0.2), form="top_k", top_k=kappa, **options)
+    equal(loss(*views), expected)
+    if kappa == 1:
+        equal(
+            amcl.ContrastiveLoss(1, ConstantTemperature(0.2), form="max", **options)(*views),
+            expected,
+        )
+
+
+def test_top_k_softmax_over_all_negatives_is_the_softmax(views):
+    temperature = AdaptiveTemperature(16).double()
+    soft = amcl.ContrastiveLoss(1, temperature, beta=0.3)
+    top = amcl.ContrastiveLoss(1, temperature, beta=0.3, form="top_k_softmax", top_k=16)
+    equal(top(*views), soft(*views))
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_unit_tau_is_simsiam_plus_a_constant(views, beta):
+    p0, p1 = views
+    h0, h1 = torch.randn(2, 9, 16, dtype=torch.float64)
+    loss = amcl.NegativeCosineLoss(1, ConstantTemperature(1.0), beta=beta)
+    expected = -0.5 * F.cosine_similarity(p0[0], h1).mean()
+    expected -= 0.5 * F.cosine_similarity(p1[0], h0).mean()
+    equal(loss(p0, p1, h0, h1), expected + 2 * beta)
+
+
+@pytest.mark.parametrize("beta", BETAS)
+def test_unit_tau_is_barlow_twins_plus_a_constant(views, beta):
+    bn = torch.nn.BatchNorm1d(16, affine=False, dtype=torch.float64)
+    c = bn(views[0][0]).T @ bn(views[1][0]) / 9
+    on_diag = (torch.diagonal(c) - 1).pow(2).sum()
+    off_diag = c.flatten()[:-1].view(15, 17)[:, 1:].pow(2).sum()
+    loss = amcl.CrossCorrelationLoss(1, ConstantTemperature(1.0), lam=0.005, beta=beta)
+    equal(loss(*views), on_diag + 0.005 * off_diag)  # Ω⁺ and Ω⁻ are means of the same number
+    literal = amcl.CrossCorrelationLoss(
+        1, ConstantTemperature(1.0), lam=0.005, beta=beta, omega_reduction="sum"
+    )
+    equal(literal(*views), on_diag + 0.005 * off_diag + beta * (16 - 16 * 15))
+
+
+def test_at_beta_one_the_pair_form_is_the_log_of_a_gaussian():
+    """Eq. 8 with the squared distance 2 − 2s and variance τ."""
+    dim, tau = 7, torch.tensor(0.3, dtype=torch.float64)
+    z0, z1 = F.normalize(torch.randn(2, dim, dtype=torch.float64), dim=1)
+    log_density = torch.distributions.Normal(0.0, tau.sqrt()).log_prob(z0 - z1).sum()
+    u = pair_logit(z0 @ z1, tau, 1.0, literal_prior_tau(dim))
+    equal(u - dim / 2 * math.log(2 * math.pi), log_density)
+
+
+@pytest.mark.parametrize("positive_in_denominator", [True, False])
+def test_the_softmax_forms_are_the_likelihood_ratio(positive_in_denominator):
+    """Eq. 6 (NT-Xent) and Eq. 9 (InfoNCE): a ratio of Gaussians, τ from φ, β = 1, τ₀ = 2/D."""
+    n, dim = 6, 4
+    z0, z1, queue = torch.randn(3, 2, n, dim, dtype=torch.float64).unbind(0)
+    temperature = AdaptiveTemperature(dim).double()
+    loss = amcl.ContrastiveLoss(
+        2,
+        temperature,
+        positive_in_denominator=positive_in_denominator,
+        beta=1.0,
+        prior_tau="literal",
+        head_reduction="sum",
+    )
+
+    def density(a, b):
+        a, b = F.normalize(a, dim=-1), F.normalize(b, dim=-1)
+        r = (temperature.phi(a) * temperature.phi(b)).sum(-1)
+        std = sigma(r, temperature.eta, temperature.iota).sqrt()
+        return torch.distributions.Normal(0.0, std[..., None]).log_prob(a - b).sum(-1).exp()
+
+    numerator = density(z0, z1)
+    denominator = density(z0[:, :, None], queue[:, None]).sum(-1)
+    if positive_in_denominator:
+        denominator = denominator + numerator
+    equal(loss(z0, z1, queue), -torch.log(numerator / denominator).sum(0).mean())
+
+
+def test_the_maximum_approximates_the_log_of_the_sum():
+    """Eq. 5: max u ≤ log Σ exp u ≤ max u + log K where the κ = 1 most similar is the largest u."""
+    z0, z1 = torch.randn(2, 1, 8, 5, dtype=torch.float64).unbind(0)
+    options = {"positive_in_denominator": False}
+    hard = amcl.ContrastiveLoss(1, ConstantTemperature(0.1), form="max", **options)(z0, z1)
+    soft = amcl.ContrastiveLoss(1, ConstantTemperature(0.1), **options)(z0, z1)
+    assert hard < soft < hard + math.log(14)
+
+
+@pytest.mark.parametrize("prior_tau", [0.1, 1.0, literal_prior_tau(128)])
+def test_the_minimum_of_omega_is_the_prior(prior_tau):
+    grid = prior_tau * torch.linspace(0.5, 2.0, 1501, dtype=torch.float64)
+    best = grid[omega(grid, prior_tau).argmin()].item()
+    assert best == pytest.approx(prior_tau, rel=1e-3)
+
+
+def test_the_positive_branch_has_its_minimum_where_the_derivation_says():
+    """(β − s)/τ + β (D/2) log τ is least at τ* = 2(β − s)/(βD), for s < β."""
+    dim, beta, s = 10, 1.0, 0.4
+    expected = 2 * (beta - s) / (beta * dim)
+    grid = expected * torch.linspace(0.5, 2.0, 1501, dtype=torch.float64)
+    u = pair_logit(torch.tensor(s, dtype=torch.float64), grid, beta, literal_prior_tau(dim))
+    assert grid[u.argmax()].item() == pytest.approx(expected, rel=1e-3)

@@ -1,0 +1,227 @@
+"""The losses as users meet them: drop-in, bad input, precision, memory."""
+
+import re
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+import amcl
+from amcl.temperature import AdaptiveTemperature, ConstantTemperature, UncertaintyTemperature
+
+
+def test_the_drop_in_line():
+    z0, z1 = torch.randn(2, 3, 32, 128)
+    loss = amcl.AMCLLoss(num_heads=3, dim=128)(z0, z1)
+    assert loss.ndim == 0
+    assert loss.isfinite()
+
+
+def test_the_drop_in_is_infonce_with_an_adaptive_temperature():
+    drop_in = amcl.AMCLLoss(3, 8)
+    spelled_out = amcl.ContrastiveLoss(
+        3, AdaptiveTemperature(8, eta=0.05, iota=1.0), beta=0.1, prior_tau=0.1
+    )
+    spelled_out.load_state_dict(drop_in.state_dict())
+    z0, z1 = torch.randn(2, 3, 6, 8)
+    assert drop_in(z0, z1) == spelled_out(z0, z1)
+
+
+def test_one_head_needs_no_head_dimension():
+    z0, z1 = torch.randn(2, 6, 8)
+    loss = amcl.AMCLLoss(1, 8)
+    assert loss(z0, z1) == loss(z0[None], z1[None])
+
+
+@pytest.mark.parametrize(
+    ("shape", "fix"),
+    [
+        ((6, 3, 8), r"heads come first, use z0.transpose\(0, 1\)"),
+        ((2, 6, 8), "make the loss with num_heads=2"),
+        ((6, 8), "give the output of ProjectionHeads, or make the loss with num_heads=1"),
+        ((1, 3, 6, 8), r"got \(1, 3, 6, 8\)"),
+    ],
+)
+def test_wrong_shapes(shape, fix):
+    z = torch.randn(shape)
+    with pytest.raises(ValueError, match=r"z0 must be \(C, N, D\) with C = 3.*" + fix):
+        amcl.AMCLLoss(3, 8)(z, z)
+    with pytest.raises(ValueError, match=fix):
+        amcl.CrossCorrelationLoss(3, ConstantTemperature(1.0))(z, z)
+
+
+@pytest.mark.parametrize(
+    ("z1", "message"),
+    [
+        (torch.randn(3, 5, 8), r"same N images.*\(6, 8\) and \(5, 8\)"),
+        (torch.randn(3, 6, 7), "dim=8, but these are 7 wide"),
+        (torch.zeros(3, 6, 8, dtype=torch.long), "z1 must be floating point, got torch.int64"),
+        (torch.randn(3, 6, 8).index_fill(1, torch.tensor(2), torch.nan), "z1 holds 24 values"),
+        (torch.randn(3, 6, 8).index_fill(1, torch.tensor(2), torch.inf), "NaN or infinite"),
+    ],
+)
+def test_views_that_do_not_fit(z1, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        amcl.AMCLLoss(3, 8)(torch.randn(3, 6, 8), z1)
+
+
+def test_nan_names_a_remedy_and_the_check_can_be_switched_off():
+    z = torch.full((3, 6, 8), torch.nan)
+    with pytest.raises(ValueError, match="lower the learning rate, clip gradients"):
+        amcl.AMCLLoss(3, 8)(z, z)
+    assert amcl.AMCLLoss(3, 8, validate=False)(z, z).isnan()
+
+
+def test_kappa_larger_than_the_negatives_names_both():
+    z0, z1 = torch.randn(2, 3, 6, 8)
+    loss = amcl.AMCLLoss(3, 8, form="top_k", top_k=11)
+    with pytest.raises(ValueError, match=r"top_k = 11 .* K = 10 negatives.*lower top_k"):
+        loss(z0, z1)
+    with pytest.raises(ValueError, match="K = 4 negatives"):
+        loss(z0, z1, torch.randn(3, 4, 8))
+    loss(z0, z1, torch.randn(3, 11, 8))
+
+
+@pytest.mark.parametrize("negatives", ["both_views", "other_view"])
+def test_too_few_images_for_negatives(negatives):
+    z0, z1 = torch.randn(2, 3, 1, 8)
+    loss = amcl.AMCLLoss(3, 8, negatives=negatives)
+    with pytest.raises(ValueError, match="leave no negatives: give at least N = 2 images"):
+        loss(z0, z1)
+    with pytest.raises(ValueError, match="leave no negatives"):
+        loss(z0, z1, torch.randn(3, 0, 8))
+
+
+def test_a_queue_of_another_width():
+    z0, z1 = torch.randn(2, 3, 6, 8)
+    with pytest.raises(ValueError, match="negatives are D = 9 wide, the views 8"):
+        amcl.ContrastiveLoss(3, ConstantTemperature())(z0, z1, torch.randn(3, 4, 9))
+
+
+def test_correlations_need_two_images():
+    with pytest.raises(ValueError, match=r"z0 has \(N, D\) = \(1, 8\)"):
+        amcl.CrossCorrelationLoss(3, ConstantTemperature())(*torch.randn(2, 3, 1, 8))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"form": "topk"}, "'softmax', 'top_k', 'top_k_softmax', 'max'; got 'topk'"),
+        ({"form": "top_k"}, "form='top_k' needs top_k ≥ 1, the κ negatives kept; got None"),
+        ({"form": "top_k_softmax", "top_k": 0}, "needs top_k ≥ 1"),
+        ({"top_k": 5}, "form='softmax' takes no top_k, got 5"),
+        ({"beta": -1.0}, "beta must be at least 0, got -1.0"),
+        ({"beta": float("nan")}, "beta must be at least 0, got nan"),
+        ({"prior_tau": 0.0}, "prior_tau must be above 0, got 0.0"),
+        ({"prior_tau": "print"}, "must be one of 'literal'; got 'print'"),
+        ({"omega_set": "literal"}, "goes with form='top_k' or 'max', got form='softmax'"),
+        ({"omega_set": "sum"}, "'mean', 'literal'; got 'sum'"),
+        ({"head_reduction": "max"}, "'mean', 'sum'; got 'max'"),
+        ({"negatives": "queue"}, "'both_views', 'other_view'; got 'queue'"),
+        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
+        ({"max_pairs": 0}, "max_pairs must be at least 1, got 0"),
+    ],
+)
+def test_bad_settings(options, message):
+    with pytest.raises(ValueError, match=message):
+        amcl.AMCLLoss(**options)
+
+
+def test_more_bad_settings():
+    with pytest.raises(TypeError, match=r"got 0.1. For a fixed number: ConstantTemperature\(0.1\)"):
+        amcl.ContrastiveLoss(3, 0.1)
+    with pytest.raises(ValueError, match=r"lam .* must be at least 0, got -1"):
+        amcl.CrossCorrelationLoss(3, ConstantTemperature(), lam=-1)
+    with pytest.raises(ValueError, match="'samples', 'channels'; got 'batch'"):
+        amcl.CrossCorrelationLoss(3, ConstantTemperature(), phi_on="batch")
+    with pytest.raises(ValueError, match="'mean', 'sum'; got 'none'"):
+        amcl.CrossCorrelationLoss(3, ConstantTemperature(), omega_reduction="none")
+    with pytest.raises(ValueError, match="needs top_k"):
+        amcl.functional.contrast(*torch.rand(4, 1, 3, 1), form="top_k")
+
+
+def test_the_settings_show_in_the_repr():
+    text = repr(amcl.AMCLLoss(3, 8, form="top_k", top_k=4))
+    for part in ("num_heads=3", "beta=0.1", "form='top_k', top_k=4", "eta=0.05", "Linear"):
+        assert part in text
+    assert re.search(
+        r"lam=0.005.*\n.*value=1", repr(amcl.CrossCorrelationLoss(2, ConstantTemperature(1.0)))
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_input_is_computed_in_float32(dtype):
+    z0, z1 = torch.randn(2, 3, 6, 8).to(dtype)
+    loss = amcl.AMCLLoss(3, 8, eta=1e-5, iota=1e-5)
+    value = loss(z0, z1)
+    assert value.dtype == torch.float32
+    assert value == loss(z0.float(), z1.float())
+
+
+def test_zero_vectors_do_not_break_the_loss():
+    z = torch.zeros(3, 6, 8, requires_grad=True)
+    value = amcl.AMCLLoss(3, 8)(z, z)
+    value.backward()
+    assert value.isfinite()
+    assert z.grad.isfinite().all()
+
+
+class LargestTensor(TorchDispatchMode):
+    """Counts the elements of the largest float32 tensor that any operation makes."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for x in tree_leaves(out):
+            if isinstance(x, torch.Tensor) and x.dtype == torch.float32:
+                self.elements = max(self.elements, x.untyped_storage().nbytes() // 4)
+        return out
+
+
+@pytest.mark.parametrize("form", [{}, {"form": "top_k", "top_k": 5}])
+def test_blocks_never_hold_more_pairs_than_stated(form):
+    z0, z1 = torch.randn(2, 3, 64, 4, requires_grad=True).unbind(0)
+    queue = torch.randn(3, 500, 4)
+
+    def largest(max_pairs):
+        with LargestTensor() as largest:
+            amcl.AMCLLoss(3, 4, max_pairs=max_pairs, **form)(z0, z1, queue).backward()
+        return largest.elements
+
+    assert largest(10**9) >= 3 * 64 * 500
+    assert largest(20_000) <= 20_000
+    assert largest(1) <= 3 * 501 + queue.numel()  # one row at least, beside the queue itself
+
+
+def test_blocks_of_correlations_give_the_same_gradients():
+    temperature = AdaptiveTemperature(12).double()
+    z0, z1 = (torch.randn(2, 6, 12, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    results = []
+    for max_pairs in (10**9, 50):
+        loss = amcl.CrossCorrelationLoss(2, temperature, beta=0.3, max_pairs=max_pairs)
+        value = loss(z0, z1)
+        results.append([value, *torch.autograd.grad(value, [z0, z1, *loss.parameters()])])
+    for plain, blocked in zip(*results, strict=True):
+        torch.testing.assert_close(blocked, plain, rtol=1e-10, atol=1e-12)
+
+
+def test_in_blocks_without_gradients():
+    z0, z1 = torch.randn(2, 3, 16, 4)
+    loss = amcl.AMCLLoss(3, 4)
+    with torch.no_grad():
+        plain = loss(z0, z1)
+        loss.max_pairs = 200
+        torch.testing.assert_close(loss(z0, z1), plain)
+
+
+def test_tau_u_works_with_every_loss():
+    scheme = UncertaintyTemperature()
+    z0, z1 = torch.randn(2, 3, 6, 9)
+    h0, h1 = torch.randn(2, 6, 8)
+    assert amcl.ContrastiveLoss(3, scheme)(z0, z1, torch.randn(3, 4, 9)).isfinite()
+    assert amcl.NegativeCosineLoss(3, scheme)(z0, z1, h0, h1).isfinite()
+    assert amcl.CrossCorrelationLoss(3, scheme)(z0, z1).isfinite()
