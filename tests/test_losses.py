@@ -137,8 +137,6 @@ def test_more_bad_settings():
         amcl.CrossCorrelationLoss(3, ConstantTemperature(), phi_on="batch")
     with pytest.raises(ValueError, match="'mean', 'sum'; got 'none'"):
         amcl.CrossCorrelationLoss(3, ConstantTemperature(), omega_reduction="none")
-    with pytest.raises(ValueError, match="needs top_k"):
-        amcl.functional.contrast(*torch.rand(4, 1, 3, 1), form="top_k")
 
 
 def test_the_settings_show_in_the_repr():

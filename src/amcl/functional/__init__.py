@@ -1,9 +1,15 @@
 """The equations as pure functions on tensors. Only torch is imported here."""
 
-from amcl.functional.contrastive import Contrast, Form, OmegaSet, contrast
+from amcl.functional.contrastive import (
+    OmegaSet,
+    let_positive_compete,
+    mean_contrast,
+    most_similar,
+    softmax_contrast,
+)
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
 from amcl.functional.negative_cosine import negative_cosine
-from amcl.functional.pair import pair_logit
+from amcl.functional.pair import pair_logit, pair_logsumexp
 from amcl.functional.similarity import all_pairs, paired, unit
 from amcl.functional.temperature import (
     cosine_schedule_tau,
@@ -14,21 +20,23 @@ from amcl.functional.temperature import (
 )
 
 __all__ = [
-    "Contrast",
-    "Form",
     "OmegaReduction",
     "OmegaSet",
     "all_pairs",
     "channels",
-    "contrast",
     "cosine_schedule_tau",
     "cross_correlation",
+    "let_positive_compete",
     "literal_prior_tau",
+    "mean_contrast",
+    "most_similar",
     "negative_cosine",
     "omega",
     "pair_logit",
+    "pair_logsumexp",
     "paired",
     "sigma",
+    "softmax_contrast",
     "uncertainty_tau",
     "unit",
 ]

@@ -1,114 +1,85 @@
-"""NT-Xent and InfoNCE over pairs with their own temperatures: softmax, top-κ and max."""
+"""NT-Xent and InfoNCE over pairs with their own temperatures.
 
-from typing import Literal, NamedTuple
+A form is a choice of negatives and a way to weigh them: all of them or the κ most similar of the
+head; by softmax or by their plain mean.
+"""
+
+from typing import Literal
 
 import torch
 
-from amcl.functional.pair import pair_logit
+from amcl.functional.pair import pair_logit, pair_logsumexp
 
-Form = Literal["softmax", "top_k", "top_k_softmax", "max"]
 OmegaSet = Literal["mean", "literal"]
 
 
-class Contrast(NamedTuple):
-    """The loss of each anchor and head, and the pairs beside the positive that made it."""
+def most_similar(s: torch.Tensor, kappa: int, ignored: torch.Tensor | None = None) -> torch.Tensor:
+    """n*: the κ most similar candidates of each anchor, per head (TopMax-κ, §4.3).
 
-    loss: torch.Tensor  # (C, N)
-    s_neg: torch.Tensor  # (C, N, K)
-    tau_neg: torch.Tensor  # broadcasts to s_neg
-    ignored: torch.Tensor | None  # bool, broadcasts to s_neg: entries that are not negatives
+    s: (C, N, M); `ignored` (True for no candidate) broadcasts to it. Returns indices (C, N, κ).
+    The print drops the head from n*; each head has its own.
+    """
+    with torch.no_grad():
+        ranked = s if ignored is None else s.masked_fill(ignored, -torch.inf)
+        return ranked.topk(kappa, dim=-1, sorted=False).indices
 
 
-def contrast(
+def let_positive_compete(
+    s_pos: torch.Tensor, tau_pos: torch.Tensor, s_neg: torch.Tensor, tau_neg: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The κ most similar of κ negatives and the positive: n = 1 … N+1 in Eq. 2.4.
+
+    s_pos: (C, N, 1), s_neg: (C, N, κ). Returns s and τ of the chosen, and where the positive
+    stands, which is in the place of the least similar negative or nowhere.
+    """
+    with torch.no_grad():
+        least = s_neg.min(dim=-1, keepdim=True)
+        is_positive = torch.zeros_like(s_neg, dtype=torch.bool)
+        is_positive.scatter_(-1, least.indices, s_pos > least.values)
+    s = torch.where(is_positive, s_pos, s_neg)
+    return s, torch.where(is_positive, tau_pos, tau_neg), is_positive
+
+
+def softmax_contrast(
     s_pos: torch.Tensor,
     tau_pos: torch.Tensor,
     s_neg: torch.Tensor,
     tau_neg: torch.Tensor,
     ignored: torch.Tensor | None = None,
     *,
-    form: Form = "softmax",
-    top_k: int | None = None,
     positive_in_denominator: bool = True,
     beta: float = 0.0,
     prior_tau: float = 1.0,
-    omega_set: OmegaSet = "mean",
-) -> Contrast:
-    """Contrast each positive with its negatives, with u = s/τ − β Ω(τ) for each pair.
+) -> torch.Tensor:
+    """−u⁺ + log Σ exp(u) over the denominator, with u = s/τ − β Ω(τ) of each pair.
 
-    s_pos: (C, N, 1), s_neg: (C, N, M), temperatures broadcast to them, ignored: (N, M) True where
-    a candidate is no negative of that anchor.
-
-    - softmax (Eq. 6, 7 and 9): −u⁺ + logsumexp of the denominator;
-    - top_k (Eq. 2.1 and 2.4 with TopMax-κ): −u⁺ + (1/κ) Σ u over the κ most similar of the head;
-    - max (Eq. 2.1 and 2.4): top_k with κ = 1;
-    - top_k_softmax (not in the paper): the softmax over the κ most similar negatives, which keeps
-      the weighting whose absence lets plain top_k collapse.
-
-    `positive_in_denominator` tells InfoNCE (Eq. 1.4, 2.4, 9) from NT-Xent as printed (Eq. 1.1,
-    2.1, 6); for top_k and max the positive then competes for the κ places. `omega_set` is the
-    regulariser of the κ chosen: the mean of Ω, or the print's sum without D/2.
+    InfoNCE (Eq. 1.4 and 9) with the positive in the denominator, NT-Xent as printed (Eq. 1.1, 6
+    and 7) without. s_pos: (C, N, 1), s_neg: (C, N, K), the rest broadcasts. Returns (C, N).
     """
     u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau).squeeze(-1)
-    averages = form in ("top_k", "max")
-    if form != "softmax":
-        s_neg, tau_neg, ignored = _most_similar(
-            (s_pos, tau_pos) if averages and positive_in_denominator else None,
-            s_neg,
-            tau_neg,
-            ignored,
-            _kappa(form, top_k),
-        )
-    if averages and omega_set == "literal":
-        kappa = s_neg.shape[-1]
-        u_neg = pair_logit(s_neg / kappa, tau_neg, beta, prior_tau=1.0).sum(-1)
-    elif averages:
-        u_neg = pair_logit(s_neg, tau_neg, beta, prior_tau).mean(-1)
-    else:
-        u_all = pair_logit(s_neg, tau_neg, beta, prior_tau)
-        if ignored is not None:
-            u_all.masked_fill_(ignored, -torch.inf)
-        u_neg = u_all.logsumexp(-1)
-        if positive_in_denominator:
-            u_neg = torch.logaddexp(u_neg, u_pos)
-    return Contrast(u_neg - u_pos, s_neg, tau_neg, ignored)
+    denominator = pair_logsumexp(s_neg, tau_neg, ignored, beta, prior_tau)
+    if positive_in_denominator:
+        denominator = torch.logaddexp(denominator, u_pos)
+    return denominator - u_pos
 
 
-def _kappa(form: Form, top_k: int | None) -> int:
-    if form == "max":
-        return 1
-    if top_k is None:
-        raise ValueError(f"form={form!r} needs top_k, the number of negatives kept (κ); got None.")
-    return top_k
-
-
-def _most_similar(
-    positive: tuple[torch.Tensor, torch.Tensor] | None,
+def mean_contrast(
+    s_pos: torch.Tensor,
+    tau_pos: torch.Tensor,
     s_neg: torch.Tensor,
     tau_neg: torch.Tensor,
-    ignored: torch.Tensor | None,
-    kappa: int,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """The κ most similar candidates of each anchor and head: n* of Eq. 2.1, per head.
+    *,
+    beta: float = 0.0,
+    prior_tau: float = 1.0,
+    omega_set: OmegaSet = "mean",
+) -> torch.Tensor:
+    """−u⁺ + (1/κ) Σ u over the κ chosen negatives (Eq. 2.1 and 2.4 with TopMax-κ; max is κ = 1).
 
-    With `positive` given (its s and τ), the positive is one of the candidates; where it is chosen,
-    the returned mask is True.
+    s_pos: (C, N, 1), s_neg: (C, N, κ), temperatures broadcast. Returns (C, N). `omega_set` is the
+    regulariser of the chosen set: the mean of Ω, or the print's sum without D/2.
     """
-    with torch.no_grad():
-        ranked = s_neg if ignored is None else s_neg.masked_fill(ignored, -torch.inf)
-        if positive is not None:
-            ranked = torch.cat([positive[0], ranked], dim=-1)
-        chosen = ranked.topk(kappa, dim=-1, sorted=False).indices
-    if positive is None:
-        return s_neg.gather(-1, chosen), _pick(tau_neg, chosen), None
-    is_positive = chosen == 0
-    chosen = (chosen - 1).clamp_(min=0)
-    s = torch.where(is_positive, positive[0], s_neg.gather(-1, chosen))
-    tau = torch.where(is_positive, positive[1], _pick(tau_neg, chosen))
-    return s, tau, is_positive
-
-
-def _pick(tau: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """tau at the chosen candidates; a τ that is the same for all candidates stays as it is."""
-    if tau.shape[-1] == 1:
-        return tau
-    return tau.expand(chosen.shape[0], chosen.shape[1], -1).gather(-1, chosen)
+    u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau).squeeze(-1)
+    if omega_set == "literal":
+        kappa = s_neg.shape[-1]
+        return pair_logit(s_neg / kappa, tau_neg, beta, prior_tau=1.0).sum(-1) - u_pos
+    return pair_logit(s_neg, tau_neg, beta, prior_tau).mean(-1) - u_pos

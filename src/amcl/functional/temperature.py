@@ -1,8 +1,10 @@
 """Temperatures of a pair, the regulariser Ω, and the two schedules the paper compares with."""
 
 import math
+from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 
 def sigma(r: torch.Tensor, eta: float, iota: float) -> torch.Tensor:
@@ -14,7 +16,7 @@ def sigma(r: torch.Tensor, eta: float, iota: float) -> torch.Tensor:
     >>> sigma(torch.tensor([-100.0, 0.0, 100.0]), eta=0.25, iota=1.0)
     tensor([1.2500, 0.7500, 0.2500])
     """
-    return torch.sigmoid(-r) * iota + eta
+    return _Sigma.apply(r, eta, iota)  # type: ignore[no-any-return]
 
 
 def omega(tau: torch.Tensor, prior_tau: float) -> torch.Tensor:
@@ -50,3 +52,18 @@ def cosine_schedule_tau(
     """
     swing = 0.5 * (tau_max - tau_min)
     return tau_min + swing * (1.0 + torch.cos(2.0 * math.pi * epoch / period))
+
+
+class _Sigma(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, r: torch.Tensor, eta: float, iota: float) -> torch.Tensor:
+        share = r.neg().sigmoid_()
+        ctx.save_for_backward(share)
+        ctx.iota = iota
+        return share.mul(iota).add_(eta)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (share,) = ctx.saved_tensors
+        return torch.ops.aten.sigmoid_backward(grad, share).mul_(-ctx.iota), None, None

@@ -60,9 +60,9 @@ class HeadLoss(nn.Module):
     def _prior_tau(self, dim: int) -> float:
         return literal_prior_tau(dim) if isinstance(self.prior_tau, str) else self.prior_tau
 
-    def _over_heads(self, value: torch.Tensor) -> torch.Tensor:
-        """(C,) → scalar."""
-        return value.mean() if self.head_reduction == "mean" else value.sum()
+    def _over_heads(self, total: torch.Tensor) -> torch.Tensor:
+        """A sum over heads as the reduction asked for."""
+        return total / self.num_heads if self.head_reduction == "mean" else total
 
     def _split(self, name: str, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Checked z (C, N, D) and the temperature's extra outputs behind it."""

@@ -7,9 +7,11 @@ import torch
 from amcl import functional as F
 from amcl.distributed import rank, world_size
 from amcl.losses.base import HeadReduction, PriorTau, choose, full_precision, same_items
-from amcl.losses.pairs import MAX_PAIRS, Items, PairLoss, Pairs
+from amcl.losses.pairs import Contrast, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.temperature import AdaptiveTemperature, Temperature
+
+Form = Literal["softmax", "top_k", "top_k_softmax", "max"]
 
 
 class ContrastiveLoss(PairLoss):
@@ -21,7 +23,12 @@ class ContrastiveLoss(PairLoss):
     is the anchor and the second its positive (MoCo). Over several processes candidates are
     gathered from all of them with gradient; each process brings the same N.
 
-    - `form`, `top_k`, `positive_in_denominator`, `omega_set`: see `amcl.functional.contrast`;
+    - `form`: "softmax" over all negatives; "top_k", the print's best, the plain mean over the κ
+      most similar of each head; "max", the same with κ = 1; "top_k_softmax", not in the paper, the
+      softmax over those κ, which keeps the weighting whose absence lets plain top_k collapse;
+    - `positive_in_denominator`: True is InfoNCE, False NT-Xent as printed; in "top_k" and "max"
+      the positive then competes for the κ places;
+    - `omega_set`: Ω of the κ chosen, their "mean" or the print's set form ("literal");
     - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
 
     >>> from amcl.temperature import ConstantTemperature
@@ -37,7 +44,7 @@ class ContrastiveLoss(PairLoss):
         num_heads: int,
         temperature: Temperature,
         *,
-        form: F.Form = "softmax",
+        form: Form = "softmax",
         top_k: int | None = None,
         positive_in_denominator: bool = True,
         negatives: Literal["both_views", "other_view"] = "both_views",
@@ -45,7 +52,7 @@ class ContrastiveLoss(PairLoss):
         prior_tau: PriorTau = 0.1,
         omega_set: F.OmegaSet = "mean",
         head_reduction: HeadReduction = "mean",
-        max_pairs: int = MAX_PAIRS,
+        max_pairs: int | None = None,
         validate: bool = True,
     ) -> None:
         super().__init__(
@@ -66,7 +73,7 @@ class ContrastiveLoss(PairLoss):
             raise ValueError(
                 f"form={form!r} takes no top_k, got {top_k}: use form='top_k' or 'top_k_softmax'."
             )
-        if omega_set == "literal" and form not in ("top_k", "max"):
+        if omega_set == "literal" and form in ("softmax", "top_k_softmax"):
             raise ValueError(
                 "omega_set='literal' is the print's Ω of the κ chosen negatives: it goes with "
                 f"form='top_k' or 'max', got form={form!r}."
@@ -91,7 +98,7 @@ class ContrastiveLoss(PairLoss):
             loss = self._over_heads(total / n)
             if stats is None:
                 return loss
-            return loss, stats.reduce_terms(lambda term: self._over_heads(term / n))
+            return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum() / n))
 
     def extra_repr(self) -> str:
         top_k = "" if self.top_k is None else f", top_k={self.top_k}"
@@ -137,6 +144,10 @@ class ContrastiveLoss(PairLoss):
                 "has: lower top_k, or enlarge the batch or the queue."
             )
 
+    @property
+    def kappa(self) -> int | None:
+        return 1 if self.form == "max" else self.top_k
+
     def _contrast(
         self,
         s_pos: torch.Tensor,
@@ -145,32 +156,36 @@ class ContrastiveLoss(PairLoss):
         tau_neg: torch.Tensor,
         ignored: torch.Tensor | None,
         prior_tau: float,
-    ) -> F.Contrast:
-        return F.contrast(
-            s_pos,
-            tau_pos,
-            s_neg,
-            tau_neg,
-            ignored,
-            form=self.form,
-            top_k=self.top_k,
-            positive_in_denominator=self.positive_in_denominator,
-            beta=self.beta,
-            prior_tau=prior_tau,
-            omega_set=self.omega_set,
-        )
+    ) -> Contrast:
+        omega = {"beta": self.beta, "prior_tau": prior_tau}
+        if self._averages:
+            if self.positive_in_denominator:
+                s_neg, tau_neg, ignored = F.let_positive_compete(s_pos, tau_pos, s_neg, tau_neg)
+            loss = F.mean_contrast(
+                s_pos, tau_pos, s_neg, tau_neg, **omega, omega_set=self.omega_set
+            )
+        else:
+            inside = self.positive_in_denominator
+            loss = F.softmax_contrast(
+                s_pos, tau_pos, s_neg, tau_neg, ignored, **omega, positive_in_denominator=inside
+            )
+        return Contrast(loss, s_neg, tau_neg, ignored)
 
     def _terms(
-        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: F.Contrast, prior_tau: float
+        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: Contrast, prior_tau: float
     ) -> dict[str, torch.Tensor]:
         positive = -(s_pos / tau_pos).squeeze(-1)
         omega_positive = self.beta * F.omega(tau_pos, prior_tau).squeeze(-1).expand_as(positive)
         rest = made.loss - positive - omega_positive
         terms = {"positive": positive, "omega_positive": omega_positive, "negative": rest}
-        if self.form in ("top_k", "max"):  # in a softmax, Ω⁻ stands inside the logarithm
+        if self._averages:  # in a softmax, Ω⁻ stands inside the logarithm
             terms["negative"] = (made.s_neg / made.tau_neg).mean(-1)
             terms["omega_negative"] = rest - terms["negative"]
         return terms
+
+    @property
+    def _averages(self) -> bool:
+        return self.form in ("top_k", "max")
 
 
 class AMCLLoss(ContrastiveLoss):
@@ -195,7 +210,7 @@ class AMCLLoss(ContrastiveLoss):
         iota: float | None = None,
         lower: float | None = None,
         upper: float | None = None,
-        form: F.Form = "softmax",
+        form: Form = "softmax",
         top_k: int | None = None,
         positive_in_denominator: bool = True,
         negatives: Literal["both_views", "other_view"] = "both_views",
@@ -203,7 +218,7 @@ class AMCLLoss(ContrastiveLoss):
         prior_tau: PriorTau = 0.1,
         omega_set: F.OmegaSet = "mean",
         head_reduction: HeadReduction = "mean",
-        max_pairs: int = MAX_PAIRS,
+        max_pairs: int | None = None,
         validate: bool = True,
     ) -> None:
         super().__init__(

@@ -9,7 +9,7 @@ import torch
 from amcl import functional as F
 from amcl.distributed import gather
 from amcl.losses.base import HeadReduction, PriorTau, choose, full_precision, same_items
-from amcl.losses.pairs import MAX_PAIRS, Items, PairLoss, Pairs
+from amcl.losses.pairs import Contrast, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.temperature import Temperature
 
@@ -46,7 +46,7 @@ class CrossCorrelationLoss(PairLoss):
         omega_reduction: F.OmegaReduction = "mean",
         phi_on: Literal["samples", "channels"] = "samples",
         head_reduction: HeadReduction = "mean",
-        max_pairs: int = MAX_PAIRS,
+        max_pairs: int | None = None,
         validate: bool = True,
     ) -> None:
         super().__init__(
@@ -76,7 +76,9 @@ class CrossCorrelationLoss(PairLoss):
             pairs = Pairs(rows, columns, columns, ignore=diagonal)
             total, stats = self._walk(pairs, self._prior_tau(dim), return_stats)
             loss = self._over_heads(total)
-            return loss if stats is None else (loss, stats.reduce_terms(self._over_heads))
+            if stats is None:
+                return loss
+            return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum()))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, lam={self.lam:.4g}, phi_on={self.phi_on!r}"
@@ -101,13 +103,13 @@ class CrossCorrelationLoss(PairLoss):
         tau_neg: torch.Tensor,
         ignored: torch.Tensor | None,
         prior_tau: float,
-    ) -> F.Contrast:
+    ) -> Contrast:
         terms = self._equation(prior_tau)(s_pos, tau_pos, s_neg, tau_neg, ignored)
         loss = functools.reduce(torch.add, terms.values())
-        return F.Contrast(loss, s_neg, tau_neg, ignored)
+        return Contrast(loss, s_neg, tau_neg, ignored)
 
     def _terms(
-        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: F.Contrast, prior_tau: float
+        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: Contrast, prior_tau: float
     ) -> dict[str, torch.Tensor]:
         return self._equation(prior_tau)(s_pos, tau_pos, made.s_neg, made.tau_neg, made.ignored)
 

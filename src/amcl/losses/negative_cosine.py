@@ -73,7 +73,7 @@ class NegativeCosineLoss(HeadLoss):
 
     def _over_directions(self, value: torch.Tensor) -> torch.Tensor:
         """(C, 2N, 1) → scalar. The list holds both directions: twice its mean is their sum."""
-        return self._over_heads(2.0 * value.mean((1, 2)))
+        return self._over_heads(2.0 * value.mean((1, 2)).sum())
 
     def _direction(
         self, prediction: tuple[str, torch.Tensor], target: tuple[str, torch.Tensor]

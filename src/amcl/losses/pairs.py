@@ -1,20 +1,23 @@
 """Losses over all pairs of anchors and candidates, in blocks when there are many."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from amcl.distributed import gather
-from amcl.functional import Contrast, all_pairs, paired
+from amcl.functional import all_pairs, most_similar, paired
 from amcl.losses.base import HeadLoss
 from amcl.losses.statistics import LossStats, PairStats
 from amcl.temperature import Temperature
+from amcl.temperature.base import Pairing
 
-MAX_PAIRS = 2**24
-"""Pairs held at once by default: 64 MiB for each float32 matrix of them."""
+_CPU_PAIRS, _CPU_ROWS = 2**20, 256  # measured: blocks that fit the cache, of rows that pay
+_GPU_PAIRS = 2**26
 
 
 class Items(NamedTuple):
@@ -23,10 +26,6 @@ class Items(NamedTuple):
     vectors: torch.Tensor  # (C, N, D)
     positive_keys: torch.Tensor  # (C or 1, N, ·), for pairs with a positive
     negative_keys: torch.Tensor  # (C or 1, N, ·), for pairs with a negative
-
-    def rows(self, part: slice) -> "Items":
-        """Some of the items."""
-        return Items(*(tensor[:, part] for tensor in self))
 
     def then(self, other: "Items") -> "Items":
         """These items followed by others."""
@@ -39,6 +38,15 @@ class Items(NamedTuple):
         return Items(gather(self.vectors), keys if same else gather(self.positive_keys), keys)
 
 
+class Contrast(NamedTuple):
+    """The loss of each anchor and head, and the pairs beside the positive that made it."""
+
+    loss: torch.Tensor  # (C, rows)
+    s_neg: torch.Tensor  # (C, rows, K)
+    tau_neg: torch.Tensor  # broadcasts to s_neg
+    ignored: torch.Tensor | None  # bool, broadcasts to s_neg: entries that are not negatives
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Anchors with one positive each, and candidates for all of them."""
@@ -49,26 +57,64 @@ class Pairs:
     ignore: torch.Tensor  # (N, few): for each anchor, the candidates that are no negatives of it
 
     @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """All vectors and keys."""
+        return *self.anchors, *self.positives, *self.candidates
+
+    @property
     def negatives_each(self) -> int:
         """K: how many negatives an anchor has."""
         return self.candidates.vectors.shape[1] - self.ignore.shape[1]
+
+    def with_tensors(self, tensors: Sequence[torch.Tensor]) -> "Pairs":
+        """The same pairs of other vectors and keys."""
+        return Pairs(Items(*tensors[:3]), Items(*tensors[3:6]), Items(*tensors[6:]), self.ignore)
+
+    def cut(self, heads: slice, rows: slice) -> "Pairs":
+        """Some heads and some anchors, as views, with all candidates."""
+        of_heads = [x if x.shape[0] == 1 else x[heads] for x in self.tensors]
+        of_rows = [x[:, rows] if k < 6 else x for k, x in enumerate(of_heads)]
+        return replace(self.with_tensors(of_rows), ignore=self.ignore[rows])
+
+    def ignored(self) -> torch.Tensor | None:
+        """True where a candidate is no negative of an anchor, (N, M); None if all are."""
+        n, few = self.ignore.shape
+        mask = self.ignore.new_zeros(n, self.candidates.vectors.shape[1], dtype=torch.bool)
+        return mask.scatter_(1, self.ignore, True) if few else None
+
+    def blocks(self, max_pairs: int | None) -> list[tuple[slice, slice]]:
+        """Heads and rows of blocks of at most `max_pairs` pairs, one row of one head at least."""
+        num_heads, n, _ = self.anchors.vectors.shape
+        pairs_each = self.candidates.vectors.shape[1] + 1  # and the positive
+        if max_pairs is None:
+            on_cpu = self.anchors.vectors.device.type == "cpu"
+            max_pairs = max(_CPU_PAIRS, _CPU_ROWS * pairs_each) if on_cpu else _GPU_PAIRS
+        heads = min(num_heads, max(1, max_pairs // (n * pairs_each)))
+        rows = min(n, max(1, max_pairs // (heads * pairs_each)))
+        return list(itertools.product(_slices(num_heads, heads), _slices(n, rows)))
 
 
 class PairLoss(HeadLoss):
     """A loss that compares each anchor with its positive and with many candidates.
 
-    `max_pairs` bounds the block of the (C, N, M) pair matrix held at once, in whole rows (one at
-    least). Above it the matrix is walked in blocks, each computed again in the backward pass: the
-    same value and gradients for a bounded memory.
+    `max_pairs` bounds the block of the (C, N, M) pair matrix that is held at once (one row of one
+    head at least): the same value and gradients for a bounded memory. The default is chosen for
+    speed: on a CPU, whose cache wants small blocks, a million pairs or 256 rows of one head,
+    whichever is more; elsewhere 64 million.
     """
 
     def __init__(
-        self, num_heads: int, temperature: Temperature, *, max_pairs: int, **settings: Any
+        self, num_heads: int, temperature: Temperature, *, max_pairs: int | None, **settings: Any
     ) -> None:
         super().__init__(num_heads, temperature, **settings)
-        if max_pairs < 1:
+        if max_pairs is not None and max_pairs < 1:
             raise ValueError(f"max_pairs must be at least 1, got {max_pairs}.")
         self.max_pairs = max_pairs
+
+    @property
+    def kappa(self) -> int | None:
+        """How many negatives of each anchor count, the most similar ones; None for all."""
+        return None
 
     def _contrast(
         self,
@@ -99,37 +145,36 @@ class PairLoss(HeadLoss):
     def _walk(
         self, pairs: Pairs, prior_tau: float, with_stats: bool
     ) -> tuple[torch.Tensor, LossStats | None]:
-        """The loss summed over anchors, (C,), and its statistics with terms of the same shape."""
-        num_heads, n, _ = pairs.anchors.vectors.shape
-        pairs_each = pairs.candidates.vectors.shape[1] + 1  # and the positive
-        rows = max(1, self.max_pairs // (num_heads * pairs_each))
-        if rows >= n:
-            return self._block(pairs, slice(0, n), prior_tau, with_stats)
-        total, stats = pairs.anchors.vectors.new_zeros(num_heads), None
-        for start in range(0, n, rows):
-            part = slice(start, min(start + rows, n))
-            value, part_stats = _forgetful(self._block, pairs, part, prior_tau, with_stats)
-            total = total + value
-            stats = part_stats if stats is None or part_stats is None else stats + part_stats
-        return total, stats
+        """The loss summed over anchors and heads, and its statistics with terms (C,)."""
+        found: dict[int, LossStats] = {}  # by the first head of a block
+
+        def block(piece: Pairs, first_head: int) -> torch.Tensor:
+            value, stats = self._block(piece, prior_tau, with_stats)
+            if stats is not None:
+                found[first_head] = found[first_head] + stats if first_head in found else stats
+            return value
+
+        total: torch.Tensor = _Blocks.apply(block, pairs, self.max_pairs, *pairs.tensors)
+        return total, LossStats.of_heads(list(found.values())) if found else None
 
     def _block(
-        self, pairs: Pairs, part: slice, prior_tau: float, with_stats: bool
+        self, pairs: Pairs, prior_tau: float, with_stats: bool
     ) -> tuple[torch.Tensor, LossStats | None]:
-        """`_walk` for some of the anchors."""
+        """`_walk` for pairs that are held all at once."""
         positive = self.temperature.branch("positive")
         negative = self.temperature.branch("negative")
-        anchors, positives = pairs.anchors.rows(part), pairs.positives.rows(part)
+        anchors, positives = pairs.anchors, pairs.positives
         s_pos = paired(anchors.vectors, positives.vectors)
         tau_pos = positive.tau(anchors.positive_keys, positives.positive_keys, paired)
         s_neg = all_pairs(anchors.vectors, pairs.candidates.vectors)
-        tau_neg = negative.tau(anchors.negative_keys, pairs.candidates.negative_keys, all_pairs)
-        ignored = None
-        if pairs.ignore.shape[1]:
-            ignored = torch.zeros(s_neg.shape[1:], dtype=torch.bool, device=s_neg.device)
-            ignored.scatter_(1, pairs.ignore[part], True)
+        pairing: Pairing = all_pairs
+        ignored = pairs.ignored()
+        if self.kappa is not None:
+            chosen = most_similar(s_neg, self.kappa, ignored)
+            s_neg, pairing, ignored = s_neg.gather(-1, chosen), _pairs_at(chosen), None
+        tau_neg = negative.tau(anchors.negative_keys, pairs.candidates.negative_keys, pairing)
         made = self._contrast(s_pos, tau_pos, s_neg, tau_neg, ignored, prior_tau)
-        value = made.loss.sum(1)
+        value = made.loss.sum()
         if not with_stats:
             return value, None
         with torch.no_grad():
@@ -141,8 +186,62 @@ class PairLoss(HeadLoss):
             )
 
 
-def _forgetful(block: Callable[..., Any], *args: object) -> Any:
-    """Run a block without keeping what it computed; the backward pass computes it again."""
-    if not torch.is_grad_enabled():
-        return block(*args)
-    return checkpoint(block, *args, use_reentrant=False, preserve_rng_state=False)
+def _pairs_at(chosen: torch.Tensor) -> Pairing:
+    """`all_pairs` at the chosen candidates alone: (C, N, κ)."""
+
+    def pairing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return all_pairs(a, b).expand(chosen.shape[0], -1, -1).gather(-1, chosen)
+
+    return pairing
+
+
+def _slices(length: int, at_most: int) -> list[slice]:
+    """Slices of nearly equal length that cover `length`."""
+    step = math.ceil(length / math.ceil(length / at_most))
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
+class _Blocks(torch.autograd.Function):
+    """The sum of a value over blocks of pairs, which takes each block's gradient at once.
+
+    What a block computed is dropped before the next one starts, so that memory is that of one
+    block, and nothing is computed twice. It can be done because blocks are only ever summed.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        block: Callable[[Pairs, int], torch.Tensor],
+        pairs: Pairs,
+        max_pairs: int | None,
+        *tensors: torch.Tensor,
+    ) -> torch.Tensor:
+        wanted = [k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
+        grads = [x.new_zeros(()).expand_as(x) for x in tensors]  # takes no memory
+        for k in wanted:
+            grads[k] = torch.zeros_like(tensors[k])
+        total = tensors[0].new_zeros(())
+        for heads, rows in pairs.blocks(max_pairs):
+            leaves = [x.detach() for x in pairs.cut(heads, rows).tensors]
+            asked = [leaves[k].requires_grad_() for k in wanted]
+            piece = replace(pairs.with_tensors(leaves), ignore=pairs.ignore[rows])
+            with torch.set_grad_enabled(bool(wanted)):
+                value = block(piece, heads.start)
+            total += value.detach()
+            if wanted:
+                here = pairs.with_tensors(grads).cut(heads, rows).tensors
+                found = torch.autograd.grad(value, asked, allow_unused=True)
+                for k, grad in zip(wanted, found, strict=True):
+                    if grad is not None:
+                        here[k].add_(grad)
+        ctx.wanted = wanted
+        ctx.save_for_backward(*(grads[k] for k in wanted))
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        scaled: dict[int, torch.Tensor] = {
+            k: saved * grad for k, saved in zip(ctx.wanted, ctx.saved_tensors, strict=True)
+        }
+        return None, None, None, *(scaled.get(k) for k in range(9))

@@ -2,13 +2,20 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import torch
 
 _EDGE = 0.01  # a τ within this share of its range counts as lying at the bound
 _MOST = 0.9  # share of pairs at a bound from which adaptivity is as good as lost
 _COLLAPSED = 0.95  # mean s⁻ from which a head tells pictures apart no more
+_REMEDIES = {
+    ("positive", "lower"): "raise beta or prior_tau (Ω holds τ⁺ up where β > s⁺), or raise eta",
+    ("positive", "upper"): "lower prior_tau, or raise iota",
+    ("negative", "lower"): "lower beta (where β > s⁻, a small τ⁻ pays), or raise eta",
+    ("negative", "upper"): "lower beta, or raise iota",
+}
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,15 @@ class PairStats:
         variance = mean((tau - tau_mean.view(-1, 1, 1)).square())
         return PairStats(count, mean(s), tau_mean, variance, at_lower, at_upper)
 
+    @staticmethod
+    def of_heads(groups: "list[PairStats]") -> "PairStats":
+        """Statistics of several groups of heads as those of all heads."""
+
+        def cat(*rows: torch.Tensor | None) -> Any:
+            return None if rows[0] is None else torch.cat(rows)  # type: ignore[arg-type]
+
+        return PairStats(*(cat(*rows) for rows in zip(*map(astuple, groups), strict=True)))
+
     def __add__(self, other: "PairStats") -> "PairStats":
         """Statistics of both sets of pairs together."""
         count = self.count + other.count
@@ -86,6 +102,16 @@ class LossStats:
     positive: PairStats
     negative: PairStats | None
     terms: dict[str, torch.Tensor]
+
+    @staticmethod
+    def of_heads(groups: "list[LossStats]") -> "LossStats":
+        """Statistics of several groups of heads as those of all heads; terms are (C,)."""
+        negatives = [group.negative for group in groups if group.negative is not None]
+        return LossStats(
+            PairStats.of_heads([group.positive for group in groups]),
+            PairStats.of_heads(negatives) if negatives else None,
+            {name: torch.cat([group.terms[name] for group in groups]) for name in groups[0].terms},
+        )
 
     def __add__(self, other: "LossStats") -> "LossStats":
         """Statistics of both parts of one call; terms are sums over anchors."""
@@ -125,15 +151,12 @@ class LossStats:
         for sign, stats in (("positive", self.positive), ("negative", self.negative)):
             if stats is None or stats.at_lower is None or stats.at_upper is None:
                 continue
-            for side, shares, remedy in (
-                ("lower", stats.at_lower, "raise prior_tau, lower beta, or raise eta"),
-                ("upper", stats.at_upper, "lower prior_tau or raise iota"),
-            ):
+            for side, shares in (("lower", stats.at_lower), ("upper", stats.at_upper)):
                 share = shares.mean().item()
                 if share > _MOST:
                     found.append(
                         f"{share:.0%} of the {sign} temperatures lie at the {side} bound, so τ no "
-                        f"longer adapts: {remedy}."
+                        f"longer adapts: {_REMEDIES[sign, side]}."
                     )
         if self.negative is not None and self.negative.s.max().item() > _COLLAPSED:
             head = int(self.negative.s.argmax().item()) + 1
