@@ -46,7 +46,8 @@ def nearest_neighbours(train, train_labels, test, test_labels, k=10):
 def train(images, num_heads=2, epochs=20, batch_size=128):
     """Everything AMCL adds to a SimCLR loop is in the lines marked with an arrow."""
     backbone = nn.Sequential(
-        nn.InstanceNorm2d(3), nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.InstanceNorm2d(3),
+        nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(64, 128, 3, padding=1), nn.BatchNorm2d(128), nn.ReLU(),
         nn.AdaptiveAvgPool2d(2), nn.Flatten(),

@@ -105,7 +105,7 @@ def test_phi_that_no_optimiser_moves_is_noticed():
         optimiser.step()
 
 
-def test_tau_needs_its_extra_output():
+def test_tau_u_trains_its_extra_output():
     loss = amcl.ContrastiveLoss(3, UncertaintyTemperature())
     heads = amcl.ProjectionHeads(8, 8, 16 + loss.temperature.extra_outputs, num_heads=3)
     h0, h1 = torch.randn(2, 5, 8)

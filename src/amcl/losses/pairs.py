@@ -16,7 +16,7 @@ from amcl.losses.statistics import LossStats, PairStats
 from amcl.temperature import Temperature
 from amcl.temperature.base import Pairing
 
-_CPU_PAIRS, _CPU_ROWS = 2**20, 256  # measured: blocks that fit the cache, of rows that pay
+_CPU_PAIRS, _CPU_ROWS = 2**20, 128  # measured: blocks that fit the cache, of rows that pay
 _GPU_PAIRS = 2**26
 
 
@@ -99,7 +99,7 @@ class PairLoss(HeadLoss):
 
     `max_pairs` bounds the block of the (C, N, M) pair matrix that is held at once (one row of one
     head at least): the same value and gradients for a bounded memory. The default is chosen for
-    speed: on a CPU, whose cache wants small blocks, a million pairs or 256 rows of one head,
+    speed: on a CPU, whose cache wants small blocks, a million pairs or 128 rows of one head,
     whichever is more; elsewhere 64 million.
     """
 

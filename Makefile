@@ -1,0 +1,57 @@
+# `make demo` and `make test` do everything; both set up first, once.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help setup demo test check format bench clean
+
+help:
+	@echo "make demo    set up, then train two heads on digits and show what they learned (1 minute)"
+	@echo "make test    set up, then run every test (2 minutes)"
+	@echo "make check   formatting, lint, types and the import rule"
+	@echo "make format  put the code into the project's format"
+	@echo "make bench   measure time and memory, write benchmarks/results (15 minutes)"
+	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
+	@echo "make clean   remove the virtual environment and all caches"
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
+		"amcl needs Python 3.11 or newer, $(PYTHON) is %d.%d. Name another: make PYTHON=python3.12 …" % v[:2])'
+	@echo "== setting up $(VENV): PyTorch and the tools, once, about 3 minutes"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.bench-ready: $(VENV)/.ready
+	@echo "== adding what the benchmarks compare with"
+	$(PIP) --editable '.[bench]'
+	@touch $@
+
+demo: setup
+	@echo "== examples/drop_in.py: AMCL in a plain PyTorch loop"
+	@$(BIN)/python examples/drop_in.py
+
+test: setup
+	@echo "== all tests"
+	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4
+
+check: setup
+	@echo "== formatting, lint, types, import rule"
+	@$(BIN)/ruff format --check
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+bench: $(VENV)/.bench-ready
+	@$(BIN)/python benchmarks/core.py
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,111 @@
+"""The documents say what is so: their code runs, and what they name exists."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import amcl
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+def python_blocks(document):
+    return re.findall(r"^```python\n(.*?)^```", document.read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize(
+    "document", [d for d in DOCUMENTS if python_blocks(d)], ids=lambda path: path.name
+)
+def test_code_blocks_run(document, capsys):
+    """All blocks of a document in turn, as a reader would paste them."""
+    namespace = {}
+    for block in python_blocks(document):
+        exec(compile(block, str(document), "exec"), namespace)
+
+
+def test_there_are_code_blocks():
+    assert sum(len(python_blocks(document)) for document in DOCUMENTS) >= 6
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), target
+
+
+def rows():
+    """The table rows of docs/equations.md, as lists of cells."""
+    for line in (ROOT / "docs/equations.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if (
+            line.startswith("|")
+            and len(cells) >= 3
+            and cells[1] != "function"
+            and "---" not in line
+        ):
+            yield cells
+
+
+def test_every_equation_names_a_function_and_a_test_that_exist():
+    tests = {
+        f"{path.name}::{node.name}"
+        for path in (ROOT / "tests").glob("test_*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    found = list(rows())
+    assert len(found) >= 25
+    for equation, functions, proofs, *_ in found:
+        names = re.findall(r"`((?:functional\.|temperature\.)?\w+)`", functions)
+        assert names, f"{equation}: no function"
+        for name in names:
+            if name == "head_reduction":
+                continue
+            target = amcl
+            for part in name.split("."):
+                target = getattr(target, part)
+        proofs = re.findall(r"`([^`]+)`", proofs)
+        assert proofs, f"{equation}: no test"
+        assert set(proofs) <= tests, f"{equation}: {set(proofs) - tests}"
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        f"({x})"
+        for x in ["3", "4", "5", "8", "9", "1.1", "1.2", "1.3", "1.4", "2.1", "2.2", "2.3", "2.4"]
+    ]
+    + ["(6), (7)"],
+)
+def test_no_equation_of_the_paper_is_left_out(number):
+    assert any(cells[0].startswith(number) for cells in rows())
+
+
+def test_every_public_function_has_its_place_in_the_equations():
+    text = (ROOT / "docs/equations.md").read_text()
+    for name in amcl.functional.__all__:
+        if name[0].islower():
+            assert f"`functional.{name}`" in text, name
+    for name in amcl.temperature.__all__:
+        assert name in ("Temperature", "ConstantTemperature") or name in text, name
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run_and_learn(example):
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(example)], capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    raw, learned = (float(x) for x in re.findall(r"([\d.]+)% right", run.stdout))
+    assert learned > raw + 30, run.stdout
+
+
+def test_the_version_is_in_the_changelog():
+    assert f"## {amcl.__version__}" in (ROOT / "CHANGELOG.md").read_text()
