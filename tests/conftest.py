@@ -12,6 +12,8 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+torch.set_num_threads(1)  # tests run side by side; tensors here are small
+
 hypothesis.settings.register_profile("amcl", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("amcl")
 

@@ -216,6 +216,23 @@ def test_in_blocks_without_gradients():
         torch.testing.assert_close(loss(z0, z1), plain)
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler's own, on its way in
+def test_inside_a_compiled_model():
+    heads, loss = amcl.ProjectionHeads(5, 6, 8), amcl.AMCLLoss(3, 8).eval()
+    x0, x1 = torch.randn(2, 7, 5)
+    expected = loss(heads(x0), heads(x1))
+    expected.backward()
+    gradients = [p.grad.clone() for p in (*heads.parameters(), *loss.parameters())]
+    heads.zero_grad()
+    loss.zero_grad()
+    compiled = torch.compile(lambda a, b: loss(heads(a), heads(b)), backend="eager")
+    value = compiled(x0, x1)
+    value.backward()
+    torch.testing.assert_close(value, expected)
+    for p, gradient in zip((*heads.parameters(), *loss.parameters()), gradients, strict=True):
+        torch.testing.assert_close(p.grad, gradient)
+
+
 def test_tau_u_works_with_every_loss():
     scheme = UncertaintyTemperature()
     z0, z1 = torch.randn(2, 3, 6, 9)

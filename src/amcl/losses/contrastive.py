@@ -113,17 +113,17 @@ class ContrastiveLoss(PairLoss):
         n = view0.vectors.shape[1]
         index = torch.arange(n, device=z0.device).unsqueeze(1)
         if given is not None:
-            queue = self._projections("negatives", given)
+            queue = self._projections("negatives", given).as_candidates()
             _same_width(queue.vectors, view0.vectors)
-            return Pairs(view0, view1, queue, ignore=index[:, :0])
-        own = index + rank() * n
+            return Pairs(view0, view1.as_positives(), queue, ignore=index[:, :0])
+        own, candidates = index + rank() * n, view1.as_candidates_of_all_ranks()
         if self.negatives == "other_view":
-            return Pairs(view0, view1, view1.gathered(), ignore=own)
+            return Pairs(view0, view1.as_positives(), candidates, ignore=own)
         partner = own + world_size() * n
         return Pairs(
             view0.then(view1),
-            view1.then(view0),
-            view0.gathered().then(view1.gathered()),
+            view1.as_positives().then(view0.as_positives()),
+            view0.as_candidates_of_all_ranks().then(candidates),
             ignore=torch.cat([torch.cat([own, partner], 1), torch.cat([partner, own], 1)]),
         )
 

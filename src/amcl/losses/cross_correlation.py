@@ -73,7 +73,7 @@ class CrossCorrelationLoss(PairLoss):
             same_items(rows.vectors, columns.vectors)
             dim = rows.vectors.shape[1]
             diagonal = torch.arange(dim, device=z0.device).unsqueeze(1)
-            pairs = Pairs(rows, columns, columns, ignore=diagonal)
+            pairs = Pairs(rows, columns.as_positives(), columns.as_candidates(), ignore=diagonal)
             total, stats = self._walk(pairs, self._prior_tau(dim), return_stats)
             loss = self._over_heads(total)
             if stats is None:

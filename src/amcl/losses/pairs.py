@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -20,22 +20,39 @@ _CPU_PAIRS, _CPU_ROWS = 2**20, 128  # measured: blocks that fit the cache, of ro
 _GPU_PAIRS = 2**26
 
 
-class Items(NamedTuple):
-    """Vectors whose dot product is s, and the keys their temperatures are judged by."""
+class Others(NamedTuple):
+    """What anchors are compared with: vectors whose dot product is s, and keys for τ."""
 
     vectors: torch.Tensor  # (C, N, D)
-    positive_keys: torch.Tensor  # (C or 1, N, ·), for pairs with a positive
-    negative_keys: torch.Tensor  # (C or 1, N, ·), for pairs with a negative
+    keys: torch.Tensor  # (C or 1, N, ·)
+
+    def then(self, other: "Others") -> "Others":
+        """These followed by others."""
+        return Others(*(torch.cat(both, dim=1) for both in zip(self, other, strict=True)))
+
+
+class Items(NamedTuple):
+    """Vectors, with the keys that their temperature is judged by in pairs of either sign."""
+
+    vectors: torch.Tensor  # (C, N, D)
+    positive_keys: torch.Tensor  # (C or 1, N, ·)
+    negative_keys: torch.Tensor  # (C or 1, N, ·)
 
     def then(self, other: "Items") -> "Items":
-        """These items followed by others."""
+        """These followed by others."""
         return Items(*(torch.cat(both, dim=1) for both in zip(self, other, strict=True)))
 
-    def gathered(self) -> "Items":
-        """The items of all ranks, with gradient."""
-        keys = gather(self.negative_keys)
-        same = self.positive_keys is self.negative_keys
-        return Items(gather(self.vectors), keys if same else gather(self.positive_keys), keys)
+    def as_positives(self) -> Others:
+        """As the positives of anchors."""
+        return Others(self.vectors, self.positive_keys)
+
+    def as_candidates(self) -> Others:
+        """As negatives of anchors."""
+        return Others(self.vectors, self.negative_keys)
+
+    def as_candidates_of_all_ranks(self) -> Others:
+        """As negatives of anchors, together with those of all other processes, with gradient."""
+        return Others(gather(self.vectors), gather(self.negative_keys))
 
 
 class Contrast(NamedTuple):
@@ -52,8 +69,8 @@ class Pairs:
     """Anchors with one positive each, and candidates for all of them."""
 
     anchors: Items  # N of them
-    positives: Items  # N of them
-    candidates: Items  # M of them
+    positives: Others  # N of them
+    candidates: Others  # M of them
     ignore: torch.Tensor  # (N, few): for each anchor, the candidates that are no negatives of it
 
     @property
@@ -68,13 +85,20 @@ class Pairs:
 
     def with_tensors(self, tensors: Sequence[torch.Tensor]) -> "Pairs":
         """The same pairs of other vectors and keys."""
-        return Pairs(Items(*tensors[:3]), Items(*tensors[3:6]), Items(*tensors[6:]), self.ignore)
+        return Pairs(Items(*tensors[:3]), Others(*tensors[3:5]), Others(*tensors[5:]), self.ignore)
 
     def cut(self, heads: slice, rows: slice) -> "Pairs":
         """Some heads and some anchors, as views, with all candidates."""
-        of_heads = [x if x.shape[0] == 1 else x[heads] for x in self.tensors]
-        of_rows = [x[:, rows] if k < 6 else x for k, x in enumerate(of_heads)]
-        return replace(self.with_tensors(of_rows), ignore=self.ignore[rows])
+
+        def of_heads(x: torch.Tensor) -> torch.Tensor:
+            return x if x.shape[0] == 1 else x[heads]
+
+        return Pairs(
+            Items(*(of_heads(x)[:, rows] for x in self.anchors)),
+            Others(*(of_heads(x)[:, rows] for x in self.positives)),
+            Others(*(of_heads(x) for x in self.candidates)),
+            self.ignore[rows],
+        )
 
     def ignored(self) -> torch.Tensor | None:
         """True where a candidate is no negative of an anchor, (N, M); None if all are."""
@@ -142,6 +166,8 @@ class PairLoss(HeadLoss):
         keys = keys_by(negative)
         return Items(vectors, keys if positive is negative else keys_by(positive), keys)
 
+    # Gradients are taken inside the forward pass, which a compiler cannot trace.
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _walk(
         self, pairs: Pairs, prior_tau: float, with_stats: bool
     ) -> tuple[torch.Tensor, LossStats | None]:
@@ -163,16 +189,16 @@ class PairLoss(HeadLoss):
         """`_walk` for pairs that are held all at once."""
         positive = self.temperature.branch("positive")
         negative = self.temperature.branch("negative")
-        anchors, positives = pairs.anchors, pairs.positives
+        anchors, positives, candidates = pairs.anchors, pairs.positives, pairs.candidates
         s_pos = paired(anchors.vectors, positives.vectors)
-        tau_pos = positive.tau(anchors.positive_keys, positives.positive_keys, paired)
-        s_neg = all_pairs(anchors.vectors, pairs.candidates.vectors)
+        tau_pos = positive.tau(anchors.positive_keys, positives.keys, paired)
+        s_neg = all_pairs(anchors.vectors, candidates.vectors)
         pairing: Pairing = all_pairs
         ignored = pairs.ignored()
         if self.kappa is not None:
             chosen = most_similar(s_neg, self.kappa, ignored)
             s_neg, pairing, ignored = s_neg.gather(-1, chosen), _pairs_at(chosen), None
-        tau_neg = negative.tau(anchors.negative_keys, pairs.candidates.negative_keys, pairing)
+        tau_neg = negative.tau(anchors.negative_keys, candidates.keys, pairing)
         made = self._contrast(s_pos, tau_pos, s_neg, tau_neg, ignored, prior_tau)
         value = made.loss.sum()
         if not with_stats:
@@ -222,11 +248,11 @@ class _Blocks(torch.autograd.Function):
             grads[k] = torch.zeros_like(tensors[k])
         total = tensors[0].new_zeros(())
         for heads, rows in pairs.blocks(max_pairs):
-            leaves = [x.detach() for x in pairs.cut(heads, rows).tensors]
+            piece = pairs.cut(heads, rows)
+            leaves = [x.detach() for x in piece.tensors]
             asked = [leaves[k].requires_grad_() for k in wanted]
-            piece = replace(pairs.with_tensors(leaves), ignore=pairs.ignore[rows])
             with torch.set_grad_enabled(bool(wanted)):
-                value = block(piece, heads.start)
+                value = block(piece.with_tensors(leaves), heads.start)
             total += value.detach()
             if wanted:
                 here = pairs.with_tensors(grads).cut(heads, rows).tensors
@@ -234,7 +260,7 @@ class _Blocks(torch.autograd.Function):
                 for k, grad in zip(wanted, found, strict=True):
                     if grad is not None:
                         here[k].add_(grad)
-        ctx.wanted = wanted
+        ctx.wanted, ctx.inputs = wanted, len(tensors)
         ctx.save_for_backward(*(grads[k] for k in wanted))
         return total
 
@@ -244,4 +270,4 @@ class _Blocks(torch.autograd.Function):
         scaled: dict[int, torch.Tensor] = {
             k: saved * grad for k, saved in zip(ctx.wanted, ctx.saved_tensors, strict=True)
         }
-        return None, None, None, *(scaled.get(k) for k in range(9))
+        return None, None, None, *(scaled.get(k) for k in range(ctx.inputs))
