@@ -1,13 +1,13 @@
 """NT-Xent and InfoNCE for C heads and any temperature scheme."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from amcl import functional as F
 from amcl.distributed import rank, world_size
 from amcl.losses.base import HeadReduction, PriorTau, choose, full_precision, same_items
-from amcl.losses.pairs import Contrast, Items, PairLoss, Pairs
+from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.temperature import AdaptiveTemperature, Temperature
 
@@ -148,38 +148,27 @@ class ContrastiveLoss(PairLoss):
     def kappa(self) -> int | None:
         return 1 if self.form == "max" else self.top_k
 
-    def _contrast(
-        self,
-        s_pos: torch.Tensor,
-        tau_pos: torch.Tensor,
-        s_neg: torch.Tensor,
-        tau_neg: torch.Tensor,
-        ignored: torch.Tensor | None,
-        prior_tau: float,
-    ) -> Contrast:
-        omega = {"beta": self.beta, "prior_tau": prior_tau}
-        if self._averages:
-            if self.positive_in_denominator:
-                s_neg, tau_neg, ignored = F.let_positive_compete(s_pos, tau_pos, s_neg, tau_neg)
-            loss = F.mean_contrast(
-                s_pos, tau_pos, s_neg, tau_neg, **omega, omega_set=self.omega_set
-            )
-        else:
-            inside = self.positive_in_denominator
+    def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
+        inside, beta = self.positive_in_denominator, self.beta
+        if not self._averages:
             loss = F.softmax_contrast(
-                s_pos, tau_pos, s_neg, tau_neg, ignored, **omega, positive_in_denominator=inside
+                *pairs, positive_in_denominator=inside, beta=beta, prior_tau=prior_tau
             )
-        return Contrast(loss, s_neg, tau_neg, ignored)
+            return loss, pairs
+        if inside:
+            pairs = Compared(*pairs[:2], *F.let_positive_compete(*pairs[:4]))
+        loss = F.mean_contrast(*pairs[:4], beta=beta, prior_tau=prior_tau, omega_set=self.omega_set)
+        return loss, pairs
 
     def _terms(
-        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: Contrast, prior_tau: float
+        self, loss: torch.Tensor, pairs: Compared, prior_tau: float
     ) -> dict[str, torch.Tensor]:
-        positive = -(s_pos / tau_pos).squeeze(-1)
-        omega_positive = self.beta * F.omega(tau_pos, prior_tau).squeeze(-1).expand_as(positive)
-        rest = made.loss - positive - omega_positive
-        terms = {"positive": positive, "omega_positive": omega_positive, "negative": rest}
+        positive = -(pairs.s_pos / pairs.tau_pos).squeeze(-1)
+        omega = self.beta * F.omega(pairs.tau_pos, prior_tau).squeeze(-1).expand_as(positive)
+        rest = loss - positive - omega
+        terms = {"positive": positive, "omega_positive": omega, "negative": rest}
         if self._averages:  # in a softmax, Ω⁻ stands inside the logarithm
-            terms["negative"] = (made.s_neg / made.tau_neg).mean(-1)
+            terms["negative"] = (pairs.s_neg / pairs.tau_neg).mean(-1)
             terms["omega_negative"] = rest - terms["negative"]
         return terms
 
@@ -210,31 +199,12 @@ class AMCLLoss(ContrastiveLoss):
         iota: float | None = None,
         lower: float | None = None,
         upper: float | None = None,
-        form: Form = "softmax",
-        top_k: int | None = None,
-        positive_in_denominator: bool = True,
-        negatives: Literal["both_views", "other_view"] = "both_views",
         beta: float = 0.1,
         prior_tau: PriorTau = 0.1,
-        omega_set: F.OmegaSet = "mean",
-        head_reduction: HeadReduction = "mean",
-        max_pairs: int | None = None,
-        validate: bool = True,
+        **settings: Any,
     ) -> None:
-        super().__init__(
-            num_heads,
-            AdaptiveTemperature(dim, eta=eta, iota=iota, lower=lower, upper=upper),
-            form=form,
-            top_k=top_k,
-            positive_in_denominator=positive_in_denominator,
-            negatives=negatives,
-            beta=beta,
-            prior_tau=prior_tau,
-            omega_set=omega_set,
-            head_reduction=head_reduction,
-            max_pairs=max_pairs,
-            validate=validate,
-        )
+        temperature = AdaptiveTemperature(dim, eta=eta, iota=iota, lower=lower, upper=upper)
+        super().__init__(num_heads, temperature, beta=beta, prior_tau=prior_tau, **settings)
 
 
 def _same_width(negatives: torch.Tensor, z: torch.Tensor) -> None:

@@ -1,7 +1,6 @@
 """The cross-correlation loss of Barlow Twins for C heads and any temperature scheme."""
 
 import functools
-from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -9,7 +8,7 @@ import torch
 from amcl import functional as F
 from amcl.distributed import gather
 from amcl.losses.base import HeadReduction, PriorTau, choose, full_precision, same_items
-from amcl.losses.pairs import Contrast, Items, PairLoss, Pairs
+from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.temperature import Temperature
 
@@ -95,27 +94,17 @@ class CrossCorrelationLoss(PairLoss):
             F.channels(z), lambda scheme: scheme.channel_keys(z, extra, literal=literal)
         )
 
-    def _contrast(
-        self,
-        s_pos: torch.Tensor,
-        tau_pos: torch.Tensor,
-        s_neg: torch.Tensor,
-        tau_neg: torch.Tensor,
-        ignored: torch.Tensor | None,
-        prior_tau: float,
-    ) -> Contrast:
-        terms = self._equation(prior_tau)(s_pos, tau_pos, s_neg, tau_neg, ignored)
-        loss = functools.reduce(torch.add, terms.values())
-        return Contrast(loss, s_neg, tau_neg, ignored)
+    def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
+        return functools.reduce(torch.add, self._sum_of(pairs, prior_tau).values()), pairs
 
     def _terms(
-        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: Contrast, prior_tau: float
+        self, loss: torch.Tensor, pairs: Compared, prior_tau: float
     ) -> dict[str, torch.Tensor]:
-        return self._equation(prior_tau)(s_pos, tau_pos, made.s_neg, made.tau_neg, made.ignored)
+        return self._sum_of(pairs, prior_tau)
 
-    def _equation(self, prior_tau: float) -> Callable[..., dict[str, torch.Tensor]]:
-        return functools.partial(
-            F.cross_correlation,
+    def _sum_of(self, pairs: Compared, prior_tau: float) -> dict[str, torch.Tensor]:
+        return F.cross_correlation(
+            *pairs,
             lam=self.lam,
             beta=self.beta,
             prior_tau=prior_tau,

@@ -55,11 +55,12 @@ class Items(NamedTuple):
         return Others(gather(self.vectors), gather(self.negative_keys))
 
 
-class Contrast(NamedTuple):
-    """The loss of each anchor and head, and the pairs beside the positive that made it."""
+class Compared(NamedTuple):
+    """Similarities and temperatures of anchors with their positives and with their negatives."""
 
-    loss: torch.Tensor  # (C, rows)
-    s_neg: torch.Tensor  # (C, rows, K)
+    s_pos: torch.Tensor  # (C, N, 1)
+    tau_pos: torch.Tensor  # broadcasts to s_pos
+    s_neg: torch.Tensor  # (C, N, K)
     tau_neg: torch.Tensor  # broadcasts to s_neg
     ignored: torch.Tensor | None  # bool, broadcasts to s_neg: entries that are not negatives
 
@@ -140,22 +141,14 @@ class PairLoss(HeadLoss):
         """How many negatives of each anchor count, the most similar ones; None for all."""
         return None
 
-    def _contrast(
-        self,
-        s_pos: torch.Tensor,
-        tau_pos: torch.Tensor,
-        s_neg: torch.Tensor,
-        tau_neg: torch.Tensor,
-        ignored: torch.Tensor | None,
-        prior_tau: float,
-    ) -> Contrast:
-        """The loss of some anchors, (C, rows), from their pairs."""
+    def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
+        """The loss of each anchor and head, (C, N), and the pairs that entered it."""
         raise NotImplementedError
 
     def _terms(
-        self, s_pos: torch.Tensor, tau_pos: torch.Tensor, made: Contrast, prior_tau: float
+        self, loss: torch.Tensor, pairs: Compared, prior_tau: float
     ) -> dict[str, torch.Tensor]:
-        """What `made.loss` is the sum of, (C, rows) each."""
+        """What `loss` is the sum of, (C, N) each, from the pairs that entered it."""
         raise NotImplementedError
 
     def _items(
@@ -199,17 +192,18 @@ class PairLoss(HeadLoss):
             chosen = most_similar(s_neg, self.kappa, ignored)
             s_neg, pairing, ignored = s_neg.gather(-1, chosen), _pairs_at(chosen), None
         tau_neg = negative.tau(anchors.negative_keys, candidates.keys, pairing)
-        made = self._contrast(s_pos, tau_pos, s_neg, tau_neg, ignored, prior_tau)
-        value = made.loss.sum()
+        compared = Compared(s_pos, tau_pos, s_neg, tau_neg, ignored)
+        loss, entered = self._contrast(compared, prior_tau)
         if not with_stats:
-            return value, None
+            return loss.sum(), None
         with torch.no_grad():
-            terms = self._terms(s_pos, tau_pos, made, prior_tau)
-            return value, LossStats(
+            terms = self._terms(loss, entered, prior_tau)
+            stats = LossStats(
                 PairStats.of(s_pos, tau_pos, None, positive.bounds()),
-                PairStats.of(made.s_neg, made.tau_neg, made.ignored, negative.bounds()),
+                PairStats.of(entered.s_neg, entered.tau_neg, entered.ignored, negative.bounds()),
                 {name: term.sum(1) for name, term in terms.items()},
             )
+        return loss.sum(), stats
 
 
 def _pairs_at(chosen: torch.Tensor) -> Pairing:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -64,10 +64,11 @@ class PairStats:
     def of_heads(groups: "list[PairStats]") -> "PairStats":
         """Statistics of several groups of heads as those of all heads."""
 
-        def cat(*rows: torch.Tensor | None) -> Any:
-            return None if rows[0] is None else torch.cat(rows)  # type: ignore[arg-type]
+        def cat(name: str) -> Any:
+            rows = [getattr(group, name) for group in groups]
+            return None if rows[0] is None else torch.cat(rows)
 
-        return PairStats(*(cat(*rows) for rows in zip(*map(astuple, groups), strict=True)))
+        return PairStats(**{field.name: cat(field.name) for field in fields(PairStats)})
 
     def __add__(self, other: "PairStats") -> "PairStats":
         """Statistics of both sets of pairs together."""
