@@ -19,6 +19,7 @@ help:
 setup: $(VENV)/.ready
 
 $(VENV)/.ready: pyproject.toml constraints.txt
+	@command -v $(PYTHON) > /dev/null || { echo "there is no $(PYTHON): name a Python of 3.11 or newer, make PYTHON=…"; exit 1; }
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else \
 		"amcl needs Python 3.11 or newer, $(PYTHON) is %d.%d. Name another: make PYTHON=python3.12 …" % v[:2])'
 	@echo "== setting up $(VENV): PyTorch and the tools, once, about 3 minutes"

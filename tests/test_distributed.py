@@ -27,9 +27,13 @@ def ranks(tmp_path_factory):
         )
         for rank in range(WORLD_SIZE)
     ]
-    for process in processes:
-        _, error = process.communicate(timeout=120)
-        assert process.returncode == 0, error
+    try:
+        for process in processes:
+            _, error = process.communicate(timeout=120)
+            assert process.returncode == 0, error
+    finally:
+        for process in processes:
+            process.kill()
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(WORLD_SIZE)]
 
 

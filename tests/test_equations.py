@@ -7,7 +7,7 @@ import torch
 from torch.func import functional_call
 
 import amcl
-from amcl.temperature import AdaptiveTemperature
+from amcl.temperature import AdaptiveTemperature, FirstHeadTemperature
 from reference import contrastive, cross_correlation, negative_cosine
 from reference.temperature import Item
 from schemes import SCHEMES, items, phi_layers, projections, samples
@@ -19,9 +19,9 @@ FORMS = {
     "max": {"form": "max"},
     "top_k, set form of Ω": {"form": "top_k", "top_k": 2, "omega_set": "literal"},
 }
-SIZES = [(1, 2, 3), (3, 4, 5), (2, 5, 3)]
-BETAS = [0.0, 0.3, 2.0]
-PRIORS = [0.1, "literal"]
+SIZES = [((1, 2, 3), "mean"), ((3, 4, 5), "sum"), ((2, 5, 3), "mean")]
+# β with τ₀, and the sizes with the reduction, so that each value meets each other kind
+OMEGAS = [(0.0, 0.1), (0.3, 0.1), (2.0, "literal")]
 
 
 def close(value, expected):
@@ -52,8 +52,7 @@ def check_gradients(loss, *inputs):
 @pytest.mark.parametrize("negatives", ["both_views", "other_view", "queue"])
 def test_contrastive(scheme_name, form, positive_in_denominator, negatives):
     scheme = SCHEMES[scheme_name]
-    cases = itertools.product(SIZES, BETAS, PRIORS, ["mean", "sum"])
-    for (c, n, d), beta, prior_tau, reduction in cases:
+    for ((c, n, d), reduction), (beta, prior_tau) in itertools.product(SIZES, OMEGAS):
         if negatives == "other_view" and n < 3:
             n = 3  # κ = 2 wants two negatives
         temperature = scheme.make(d).double()
@@ -102,8 +101,7 @@ def test_contrastive_gradients(scheme_name, form, positive_in_denominator):
 @pytest.mark.parametrize("shared_target", [True, False])
 def test_negative_cosine(scheme_name, shared_target):
     scheme = SCHEMES[scheme_name]
-    cases = itertools.product(SIZES, BETAS, PRIORS, ["mean", "sum"])
-    for (c, n, d), beta, prior_tau, reduction in cases:
+    for ((c, n, d), reduction), (beta, prior_tau) in itertools.product(SIZES, OMEGAS):
         temperature = scheme.make(d).double()
         loss = amcl.NegativeCosineLoss(
             c, temperature, beta=beta, prior_tau=prior_tau, head_reduction=reduction
@@ -146,8 +144,8 @@ def test_negative_cosine_stops_the_gradient_at_targets_but_trains_phi():
 @pytest.mark.parametrize("omega_reduction", ["mean", "sum"])
 def test_cross_correlation(scheme_name, omega_reduction):
     scheme = SCHEMES[scheme_name]
-    cases = itertools.product([(1, 3, 2), (3, 4, 5)], BETAS, PRIORS, ["mean", "sum"])
-    for (c, n, d), beta, prior_tau, reduction in cases:
+    sizes = [((1, 3, 2), "mean"), ((3, 4, 5), "sum"), ((2, 5, 3), "mean")]
+    for ((c, n, d), reduction), (beta, prior_tau) in itertools.product(sizes, OMEGAS):
         temperature = scheme.make(d).double()
         loss = amcl.CrossCorrelationLoss(
             c,
@@ -172,14 +170,16 @@ def test_cross_correlation(scheme_name, omega_reduction):
         close(loss(z0, z1), expected)
 
 
-def test_cross_correlation_with_phi_on_channels_as_printed():
+@pytest.mark.parametrize("first_head", [False, True])
+def test_cross_correlation_with_phi_on_channels_as_printed(first_head):
     c, n, d = 2, 5, 3
-    temperature = AdaptiveTemperature(n).double()
+    adaptive = AdaptiveTemperature(n).double()
+    temperature = FirstHeadTemperature(adaptive) if first_head else adaptive
     loss = amcl.CrossCorrelationLoss(c, temperature, beta=0.3, phi_on="channels")
     z0, z1 = projections(temperature, (c, n, d), (c, n, d))
-    tau = cross_correlation.phi_on_channels(
-        phi_layers(temperature), temperature.eta, temperature.iota
-    )
+    tau = cross_correlation.phi_on_channels(phi_layers(adaptive), adaptive.eta, adaptive.iota)
+    if first_head:
+        tau = cross_correlation.first_head(tau)
     expected = cross_correlation.cross_correlation(
         c,
         items(z0, 0),

@@ -16,7 +16,10 @@ RECIPES = {
         {"norm": True, "bias": False, "last_norm": "plain"},
     ),
     "Barlow Twins (CIFAR)": ((6, 8, 8, 8), {"norm": True, "last_norm": "affine"}),
-    "Barlow Twins (ImageNet)": ((6, 8, 8, 8), {"norm": True, "bias": False}),
+    "Barlow Twins (ImageNet)": (
+        (6, 8, 8, 8),
+        {"norm": True, "bias": False, "last_norm": "plain"},
+    ),
     "MoCo v3 projector": ((6, 8, 8, 4), {"norm": True, "bias": False, "last_norm": "plain"}),
     "MoCo v3 predictor": ((4, 8, 4), {"norm": True, "bias": False, "last_norm": "plain"}),
     "CAN": ((6, 8, 8, 4), {"norm": True}),
@@ -60,6 +63,50 @@ def test_equal_to_separate_heads(recipe, shared_input, num_heads):
     torch.testing.assert_close(heads(x), expected, rtol=1e-12, atol=1e-12)
 
 
+def mlp(*layers):
+    return nn.Sequential(*layers)
+
+
+BY_HAND = {
+    "SimCLR, MoCo (CIFAR)": lambda: mlp(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 4)),
+    "SimSiam projector (CIFAR)": lambda: mlp(
+        nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 8), nn.BatchNorm1d(8)
+    ),
+    "SimSiam predictor": lambda: mlp(
+        nn.Linear(8, 3, bias=False), nn.BatchNorm1d(3), nn.ReLU(), nn.Linear(3, 8)
+    ),
+    "MoCo v3 predictor": lambda: mlp(
+        nn.Linear(4, 8, bias=False),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Linear(8, 4, bias=False),
+        nn.BatchNorm1d(4, affine=False),
+    ),
+    "CAN": lambda: mlp(
+        nn.Linear(6, 8),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Linear(8, 8),
+        nn.BatchNorm1d(8),
+        nn.ReLU(),
+        nn.Linear(8, 4),
+    ),
+    "linear": lambda: mlp(nn.Linear(6, 4)),
+}
+
+
+@pytest.mark.parametrize("recipe", BY_HAND)
+def test_heads_are_the_layers_one_would_write_by_hand(recipe):
+    widths, options = RECIPES[recipe]
+    heads = ProjectionHeads(*widths, num_heads=2, **options)
+    by_hand = BY_HAND[recipe]()
+    assert str(heads.head(1)) == str(by_hand)
+    by_hand.load_state_dict(heads.head(1).state_dict())
+    x = torch.randn(7, widths[0])
+    torch.testing.assert_close(heads(x)[1], by_hand(x))
+    assert heads.eval().head(0).training is False
+
+
 def test_weight_gradients_are_those_of_separate_heads():
     heads = ProjectionHeads(5, 6, 4, num_heads=3, norm=True).double()
     singles = [heads.head(c) for c in range(3)]
@@ -80,6 +127,7 @@ def test_heads_start_different_and_like_nn_linear():
     plain = nn.Linear(400, 300)
     assert first.weight.std().item() == pytest.approx(plain.weight.std().item(), rel=0.02)
     assert heads.layers[0].weight.abs().max() <= plain.weight.abs().max() * 1.01
+    assert first.bias.std().item() == pytest.approx(plain.bias.std().item(), rel=0.15)
 
 
 def test_weight_decay_by_dimension_finds_biases_and_norms():
@@ -105,9 +153,10 @@ def test_sync_batch_norm_conversion_keeps_the_layout():
     ("args", "options", "message"),
     [
         ((512,), {}, r"at least two.*ProjectionHeads\(512, 512, 128\)"),
-        ((512, 0), {}, "all positive"),
-        ((512, 128), {"num_heads": 0}, "num_heads must be at least 1, got 0"),
-        ((512, 128), {"last_norm": "batch"}, "'none', 'plain' or 'affine', got 'batch'"),
+        ((512, 0), {}, "each width must be a whole number, at least 1, got 0"),
+        ((512, 8.0, 4), {}, "each width must be a whole number, at least 1, got 8.0"),
+        ((512, 128), {"num_heads": 0}, "num_heads must be a whole number, at least 1, got 0"),
+        ((512, 128), {"last_norm": "batch"}, "'none', 'plain', 'affine'; got 'batch'"),
     ],
 )
 def test_bad_settings(args, options, message):
@@ -121,5 +170,9 @@ def test_bad_input_and_index():
         heads(torch.randn(4, 256))
     with pytest.raises(ValueError, match=r"got \(2, 4, 512\)"):
         heads(torch.randn(2, 4, 512))
+    with pytest.raises(TypeError, match=r"floating-point features, got torch\.int64"):
+        heads(torch.ones(4, 512, dtype=torch.long))
     with pytest.raises(IndexError, match="head 3 of 3: choose 0 to 2"):
         heads.head(3)
+    with pytest.raises(IndexError, match="head -1 of 3"):
+        heads.head(-1)

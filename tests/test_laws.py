@@ -139,6 +139,7 @@ def run_once(point, form, which, seed, autocast):
         value = loss(z0, z1, *targets)
     assert value.dtype == torch.float32
     assert value.isfinite()
+    assert value == loss(z0.float(), z1.float(), *(h.float() for h in targets))
     value.backward()
     for name, p in [*heads.named_parameters(), *loss.named_parameters()]:
         assert p.grad is not None, name

@@ -7,7 +7,14 @@ import torch
 import torch.nn.functional as F
 
 import amcl
-from amcl.functional import literal_prior_tau, omega, pair_logit, sigma
+from amcl.functional import (
+    literal_prior_tau,
+    most_similar,
+    omega,
+    pair_logit,
+    pair_logsumexp,
+    sigma,
+)
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature
 
 BETAS = [0.0, 0.1, 10.0]
@@ -155,12 +162,20 @@ def test_the_softmax_forms_are_the_likelihood_ratio(positive_in_denominator):
 
 
 def test_the_maximum_approximates_the_log_of_the_sum():
-    """Eq. 5: max u ≤ log Σ exp u ≤ max u + log K where the κ = 1 most similar is the largest u."""
-    z0, z1 = torch.randn(2, 1, 8, 5, dtype=torch.float64).unbind(0)
-    options = {"positive_in_denominator": False}
-    hard = amcl.ContrastiveLoss(1, ConstantTemperature(0.1), form="max", **options)(z0, z1)
-    soft = amcl.ContrastiveLoss(1, ConstantTemperature(0.1), **options)(z0, z1)
-    assert hard < soft < hard + math.log(14)
+    """Eq. 5 as printed, a τ and an Ω for each pair: u of n* ≤ log Σ exp u, and ≤ log K below it
+    for the anchors whose most similar negative is also the one with the largest u."""
+    s = torch.rand(1, 50, 14, dtype=torch.float64)
+    tau = sigma(4 * s, 0.05, 1.0)  # falls with similarity, as σ does
+    best = most_similar(s, 1)
+    u = pair_logit(s, tau, 1.0, literal_prior_tau(5))
+    hard, soft = (
+        u.gather(-1, best).squeeze(-1),
+        pair_logsumexp(s, tau, None, 1.0, literal_prior_tau(5)),
+    )
+    assert (hard < soft).all()
+    largest = (u.argmax(-1, keepdim=True) == best).squeeze(-1)
+    assert largest.any()
+    assert (soft[largest] < hard[largest] + math.log(14)).all()
 
 
 @pytest.mark.parametrize("prior_tau", [0.1, 1.0, literal_prior_tau(128)])

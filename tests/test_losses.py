@@ -1,5 +1,6 @@
 """The losses as users meet them: drop-in, bad input, precision, memory."""
 
+import math
 import re
 
 import pytest
@@ -8,7 +9,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import amcl
-from amcl.temperature import AdaptiveTemperature, ConstantTemperature, UncertaintyTemperature
+from amcl.losses.pairs import Items, Others, Pairs
+from amcl.temperature import (
+    AdaptiveTemperature,
+    ConstantTemperature,
+    ScheduledTemperature,
+    UncertaintyTemperature,
+)
 
 
 def test_the_drop_in_line():
@@ -28,6 +35,41 @@ def test_the_drop_in_is_infonce_with_an_adaptive_temperature():
     assert drop_in(z0, z1) == spelled_out(z0, z1)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [{"lower": 0.2, "upper": 0.4}, {"eta": 0.2}, {"iota": 0.2}, {"beta": 2.0}, {"prior_tau": 0.3}],
+)
+def test_options_of_the_drop_in_arrive(option):
+    loss, plain = amcl.AMCLLoss(3, 8, **option), amcl.AMCLLoss(3, 8)
+    plain.load_state_dict(loss.state_dict())
+    z0, z1 = torch.randn(2, 3, 6, 8)
+    assert loss(z0, z1) != plain(z0, z1)
+
+
+def test_second_derivatives_are_refused_not_wrong():
+    z0, z1 = (torch.randn(3, 6, 8, requires_grad=True) for _ in range(2))
+    for loss in (
+        amcl.AMCLLoss(3, 8),
+        amcl.CrossCorrelationLoss(3, AdaptiveTemperature(8)),
+        lambda a, b: amcl.functional.pair_logit(a, b.exp()).sum(),
+        lambda a, b: amcl.functional.pair_logsumexp(a, b.exp()).sum(),
+        lambda a, b: amcl.functional.sigma(a * b, 0.1, 1.0).sum(),
+    ):
+        with pytest.raises(RuntimeError, match=r"differentiable once: leave out create_graph"):
+            torch.autograd.grad(loss(z0, z1), z0, create_graph=True)
+
+
+def test_a_small_loss_is_not_rounded_to_zero():
+    """u⁺ − u⁻ = 20: log(1 + e^−20) is 2e-9, below float32's step at 20."""
+    s = torch.tensor([[[1.0]]], requires_grad=True)
+    loss = amcl.functional.softmax_contrast(
+        s, torch.tensor(0.1), torch.tensor([[[-1.0]]]), torch.tensor(0.1)
+    )
+    loss.backward()
+    assert loss.item() == pytest.approx(math.log1p(math.exp(-20)), rel=1e-4)
+    assert s.grad.item() == pytest.approx(-10 * math.exp(-20), rel=1e-4)
+
+
 def test_one_head_needs_no_head_dimension():
     z0, z1 = torch.randn(2, 6, 8)
     loss = amcl.AMCLLoss(1, 8)
@@ -39,6 +81,7 @@ def test_one_head_needs_no_head_dimension():
     [
         ((6, 3, 8), r"heads come first, use z0.transpose\(0, 1\)"),
         ((2, 6, 8), "make the loss with num_heads=2"),
+        ((6, 8, 3), r"heads come first, use z0.permute\(2, 0, 1\)"),
         ((6, 8), "give the output of ProjectionHeads, or make the loss with num_heads=1"),
         ((1, 3, 6, 8), r"got \(1, 3, 6, 8\)"),
     ],
@@ -55,7 +98,9 @@ def test_wrong_shapes(shape, fix):
     ("z1", "message"),
     [
         (torch.randn(3, 5, 8), r"same N images.*\(6, 8\) and \(5, 8\)"),
-        (torch.randn(3, 6, 7), "dim=8, but these are 7 wide"),
+        (torch.randn(3, 6, 7), r"same N images.*\(6, 8\) and \(6, 7\)"),
+        (torch.randn(2, 6, 8), "z1 must be .* give what the 3 heads put out"),
+        ([[1.0]], "z1 must be a tensor .*, got list"),
         (torch.zeros(3, 6, 8, dtype=torch.long), "z1 must be floating point, got torch.int64"),
         (torch.randn(3, 6, 8).index_fill(1, torch.tensor(2), torch.nan), "z1 holds 24 values"),
         (torch.randn(3, 6, 8).index_fill(1, torch.tensor(2), torch.inf), "NaN or infinite"),
@@ -95,32 +140,87 @@ def test_too_few_images_for_negatives(negatives):
 
 def test_a_queue_of_another_width():
     z0, z1 = torch.randn(2, 3, 6, 8)
-    with pytest.raises(ValueError, match="negatives are D = 9 wide, the views 8"):
-        amcl.ContrastiveLoss(3, ConstantTemperature())(z0, z1, torch.randn(3, 4, 9))
+    loss = amcl.AMCLLoss(3, 8)
+    with pytest.raises(ValueError, match=r"D = 8, got \(3, 4, 9\): keep what the same heads"):
+        loss(z0, z1, torch.randn(3, 4, 9))
+    with pytest.raises(ValueError, match=r"use negatives.transpose\(1, 2\)"):
+        loss(z0, z1, torch.randn(3, 8, 40))
+    with pytest.raises(ValueError, match=r"negatives must be \(C, N, D\) with C = 3.*3 heads put"):
+        loss(z0, z1, torch.randn(2, 40, 8))
+
+
+def test_things_that_are_no_projections():
+    z = torch.randn(3, 6, 8)
+    with pytest.raises(TypeError, match=r"z0 must be a tensor \(C, N, D\), got ndarray"):
+        amcl.AMCLLoss(3, 8)(z.numpy(), z)
+    with pytest.raises(TypeError, match=r"negatives must be a tensor \(C, N, D\), got bool"):
+        amcl.AMCLLoss(3, 8)(z, z, True)
+    with pytest.raises(ValueError, match=r"dim=9, but these are 8 wide: make .* dim=8"):
+        amcl.AMCLLoss(3, 9)(z, z)
+    with pytest.raises(ValueError, match=r"z0 is 1 wide, and UncertaintyTemperature takes 1 of it"):
+        amcl.ContrastiveLoss(3, UncertaintyTemperature())(z[..., :1], z[..., :1])
+
+
+def test_a_loss_passes_the_epoch_on():
+    loss = amcl.ContrastiveLoss(3, ScheduledTemperature())
+    loss.set_epoch(200)
+    assert loss.temperature.epoch == 200
+    with pytest.raises(ValueError, match="epoch must be a finite number, at least 0, got -1"):
+        loss.set_epoch(-1)
 
 
 def test_correlations_need_two_images():
-    with pytest.raises(ValueError, match=r"z0 has \(N, D\) = \(1, 8\)"):
-        amcl.CrossCorrelationLoss(3, ConstantTemperature())(*torch.randn(2, 3, 1, 8))
+    loss = amcl.CrossCorrelationLoss(3, ConstantTemperature())
+    for n, d in ((1, 8), (8, 1)):
+        with pytest.raises(
+            ValueError, match=rf"2 images and 2 channels, got \(N, D\) = \({n}, {d}\)"
+        ):
+            loss(*torch.randn(2, 3, n, d))
+    with pytest.raises(ValueError, match=r"\(N, D\) = \(6, 8\) and \(5, 8\)"):
+        loss(torch.randn(3, 6, 8), torch.randn(3, 5, 8))
+
+
+@pytest.mark.parametrize("shape", [(5, 8), (6, 7), (2, 6, 8)])
+def test_targets_that_do_not_fit(shape):
+    z, h = torch.randn(3, 6, 8), torch.randn(shape)
+    with pytest.raises(ValueError, match=r"same N images|h1 must be \(C, N, D\) with C = 3"):
+        amcl.NegativeCosineLoss(3, ConstantTemperature())(z, z, h, h)
+
+
+def test_a_shared_target_may_keep_its_head_dimension():
+    z0, z1 = torch.randn(2, 3, 6, 8)
+    h0, h1 = torch.randn(2, 6, 8)
+    loss = amcl.NegativeCosineLoss(3, ConstantTemperature())
+    assert loss(z0, z1, h0, h1) == loss(z0, z1, h0[None], h1[None])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"form": "topk"}, "'softmax', 'top_k', 'top_k_softmax', 'max'; got 'topk'"),
-        ({"form": "top_k"}, "form='top_k' needs top_k ≥ 1, the κ negatives kept; got None"),
-        ({"form": "top_k_softmax", "top_k": 0}, "needs top_k ≥ 1"),
+        (
+            {"form": "top_k"},
+            "top_k must be a whole number, at least 1, got None: form='top_k' keeps",
+        ),
+        ({"form": "top_k_softmax", "top_k": 0}, "top_k must be a whole number, at least 1, got 0"),
+        ({"form": "top_k", "top_k": 2.5}, "got 2.5"),
         ({"top_k": 5}, "form='softmax' takes no top_k, got 5"),
-        ({"beta": -1.0}, "beta must be at least 0, got -1.0"),
-        ({"beta": float("nan")}, "beta must be at least 0, got nan"),
-        ({"prior_tau": 0.0}, "prior_tau must be above 0, got 0.0"),
-        ({"prior_tau": "print"}, "must be one of 'literal'; got 'print'"),
+        ({"beta": -1.0}, "beta must be a finite number, at least 0, got -1.0"),
+        ({"beta": float("nan")}, "beta must be a finite number, at least 0, got nan"),
+        ({"prior_tau": 0.0}, "prior_tau must be a finite number above 0, got 0.0"),
+        ({"prior_tau": "print"}, "above 0, got 'print': .* or 'literal'"),
         ({"omega_set": "literal"}, "goes with form='top_k' or 'max', got form='softmax'"),
         ({"omega_set": "sum"}, "'mean', 'literal'; got 'sum'"),
         ({"head_reduction": "max"}, "'mean', 'sum'; got 'max'"),
         ({"negatives": "queue"}, "'both_views', 'other_view'; got 'queue'"),
-        ({"num_heads": 0}, "num_heads must be at least 1, got 0"),
-        ({"max_pairs": 0}, "max_pairs must be at least 1, got 0"),
+        ({"num_heads": 0}, "num_heads must be a whole number, at least 1, got 0"),
+        ({"num_heads": 3.0}, "num_heads must be a whole number, at least 1, got 3.0"),
+        ({"dim": 0}, "dim must be a whole number, at least 1, got 0"),
+        ({"beta": "0.1"}, "beta must be a finite number, at least 0, got '0.1'"),
+        ({"beta": float("inf")}, "beta must be a finite number"),
+        ({"upper": float("inf"), "lower": 0.1}, "upper must be a finite number above 0, got inf"),
+        ({"max_pairs": 2.5}, "max_pairs must be a whole number"),
+        ({"max_pairs": 0}, "max_pairs must be a whole number, at least 1, got 0"),
     ],
 )
 def test_bad_settings(options, message):
@@ -131,7 +231,7 @@ def test_bad_settings(options, message):
 def test_more_bad_settings():
     with pytest.raises(TypeError, match=r"got 0.1. For a fixed number: ConstantTemperature\(0.1\)"):
         amcl.ContrastiveLoss(3, 0.1)
-    with pytest.raises(ValueError, match=r"lam .* must be at least 0, got -1"):
+    with pytest.raises(ValueError, match=r"lam must be a finite number, at least 0, got -1"):
         amcl.CrossCorrelationLoss(3, ConstantTemperature(), lam=-1)
     with pytest.raises(ValueError, match="'samples', 'channels'; got 'batch'"):
         amcl.CrossCorrelationLoss(3, ConstantTemperature(), phi_on="batch")
@@ -192,7 +292,40 @@ def test_blocks_never_hold_more_pairs_than_stated(form):
 
     assert largest(10**9) >= 3 * 64 * 500
     assert largest(20_000) <= 20_000
-    assert largest(1) <= 3 * 501 + queue.numel()  # one row at least, beside the queue itself
+
+
+def pairs_of(heads, n, m):
+    """Pairs of a size, which take no memory."""
+
+    def items(count):
+        return torch.zeros(()).expand(heads, count, 8)
+
+    anchors = Items(items(n), items(n), items(n))
+    return Pairs(anchors, Others(items(n), items(n)), Others(items(m), items(m)), torch.zeros(n, 0))
+
+
+@pytest.mark.parametrize("max_pairs", [1, 7, 501, 1002, 20_000, 32_064, 64_128, 96_192, 10**9])
+def test_blocks_cover_all_pairs_and_keep_the_bound(max_pairs):
+    pairs = pairs_of(3, 64, 500)
+    seen = torch.zeros(3, 64)
+    lengths = set()
+    for heads, rows in pairs.blocks(max_pairs):
+        seen[heads, rows] += 1
+        size = (heads.stop - heads.start) * (rows.stop - rows.start)
+        assert size == 1 or size * 501 <= max_pairs
+        lengths.add(rows.stop - rows.start)
+    assert (seen == 1).all()
+    assert len(pairs.blocks(10**9)) == 1
+    assert len(lengths) == 1 or max(lengths) - min(lengths) <= 64 // min(lengths) + 1
+
+
+def test_large_problems_are_walked_in_blocks_without_being_asked():
+    assert len(pairs_of(3, 256, 256).blocks(None)) == 1
+    for heads, rows in pairs_of(3, 4096, 65_536).blocks(None):
+        assert (heads.stop - heads.start) * (rows.stop - rows.start) <= 128
+    accelerator = pairs_of(3, 4096, 65_536)
+    accelerator = accelerator.with_tensors([x.to("meta") for x in accelerator.tensors])
+    assert len(accelerator.blocks(None)) < len(pairs_of(3, 4096, 65_536).blocks(None))
 
 
 def test_blocks_of_correlations_give_the_same_gradients():
@@ -225,7 +358,7 @@ def test_inside_a_compiled_model():
     gradients = [p.grad.clone() for p in (*heads.parameters(), *loss.parameters())]
     heads.zero_grad()
     loss.zero_grad()
-    compiled = torch.compile(lambda a, b: loss(heads(a), heads(b)), backend="eager")
+    compiled = torch.compile(lambda a, b: loss(heads(a), heads(b)), backend="aot_eager")
     value = compiled(x0, x1)
     value.backward()
     torch.testing.assert_close(value, expected)

@@ -1,13 +1,15 @@
 """What a loss tells of itself is what its pairs are, costs nothing unless asked, and helps."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 import amcl
-from amcl.functional import sigma
+from amcl.functional import omega, sigma
 from amcl.losses.statistics import PairStats
-from amcl.temperature import AdaptiveTemperature, ConstantTemperature, LearnableTemperature
+from amcl.temperature import AdaptiveTemperature, ConstantTemperature
 from schemes import SCHEMES, projections
 
 LOSSES = {
@@ -110,10 +112,13 @@ def test_blocks_give_the_same_statistics(name):
 
 
 def test_shares_at_the_bounds():
-    tau = torch.tensor([[[0.1, 0.105, 0.5, 1.1]]])
+    tau = torch.tensor([[[0.1, 0.105, 0.5, 1.095]]])
     stats = PairStats.of(torch.zeros(1, 1, 4), tau, None, (0.1, 1.1))
     assert stats.at_lower.item() == 0.5
     assert stats.at_upper.item() == 0.25
+    ignored = torch.tensor([[True, False, False, False]])
+    stats = PairStats.of(torch.zeros(1, 1, 4), tau, ignored, (0.1, 1.1))
+    assert stats.at_lower.item() == pytest.approx(1 / 3)
     unbounded = PairStats.of(torch.zeros(1, 1, 4), tau, None, None)
     assert unbounded.at_lower is None
 
@@ -138,11 +143,78 @@ def test_advice():
     _, collapsed = amcl.AMCLLoss(3, 4)(same, same, return_stats=True)
     assert any("collapsed" in line and "form='softmax'" in line for line in collapsed.advice())
 
-    loss = amcl.ContrastiveLoss(3, LearnableTemperature(init=0.01))
-    _, floored = loss(z0, z1, return_stats=True)
-    assert len(floored.advice()) == 2
-    assert "100% of the positive temperatures lie at the lower bound" in floored.advice()[0]
+    one_bad = torch.randn(3, 6, 4)
+    one_bad[1] = 1.0
+    _, collapsed = amcl.AMCLLoss(3, 4)(one_bad, one_bad, return_stats=True)
+    assert [line for line in collapsed.advice() if "mean s⁻ of head 2 is 1.000" in line]
 
-    _, _, terms = healthy.positive, healthy.negative, {"positive": torch.tensor(torch.nan)}
+
+def stats_with(**shares):
+    zeros = torch.zeros(3)
+    fields = {"at_lower": zeros, "at_upper": zeros, **shares}
+    pairs = PairStats(zeros + 1, fields.pop("s", zeros), zeros, zeros, **fields)
+    return amcl.LossStats(pairs, pairs, {"positive": torch.tensor(1.0)})
+
+
+@pytest.mark.parametrize(
+    ("shares", "lines"),
+    [
+        ({"at_lower": torch.tensor([0.2, 0.95, 0.1])}, ["positive.*head 2.*lower.*raise beta"]),
+        (
+            {"at_upper": torch.tensor([0.2, 0.1, 0.95])},
+            ["positive.*head 3.*upper.*lower prior_tau"],
+        ),
+        ({"at_lower": torch.full((3,), 0.89), "at_upper": torch.full((3,), 0.89)}, []),
+        ({"s": torch.tensor([0.1, 0.1, 0.96])}, ["head 3 is 0.960"]),
+        ({"s": torch.tensor([0.94, 0.94, 0.94])}, []),
+    ],
+)
+def test_advice_thresholds(shares, lines):
+    advice = stats_with(**shares).advice()
+    assert bool(advice) == bool(lines)
+    for line in lines:
+        assert re.search(line, advice[0])
+
+
+def test_a_term_that_is_not_finite_is_named():
+    healthy = stats_with()
+    assert healthy.advice() == []
+    terms = {"positive": torch.tensor(torch.nan)}
     broken = amcl.LossStats(healthy.positive, healthy.negative, terms)
-    assert any("not finite" in line for line in broken.advice())
+    assert "not finite" in broken.advice()[0]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("form", [{}, {"form": "top_k", "top_k": 3}])
+def test_each_term_is_what_its_name_says(form, inside):
+    temperature = AdaptiveTemperature(4).double()
+    loss = amcl.ContrastiveLoss(2, temperature, beta=0.3, positive_in_denominator=inside, **form)
+    z0, z1, queue = torch.randn(3, 2, 5, 4, dtype=torch.float64)
+    _, stats = loss(z0, z1, queue, return_stats=True)
+    z0, z1, queue = (F.normalize(z, dim=-1) for z in (z0, z1, queue))
+    keys = [temperature.phi(z) for z in (z0, z1, queue)]
+    tau = sigma((keys[0] * keys[1]).sum(-1), temperature.eta, temperature.iota)
+    s = (z0 * z1).sum(-1)
+    torch.testing.assert_close(stats.terms["positive"], (-s / tau).mean())
+    torch.testing.assert_close(stats.terms["omega_positive"], 0.3 * omega(tau, 0.1).mean())
+    if form and not inside:
+        s_neg = z0 @ queue.mT
+        tau_neg = sigma(keys[0] @ keys[2].mT, temperature.eta, temperature.iota)
+        top = s_neg.topk(3, dim=-1).indices
+        s_neg, tau_neg = s_neg.gather(-1, top), tau_neg.gather(-1, top)
+        torch.testing.assert_close(stats.terms["negative"], (s_neg / tau_neg).mean())
+        torch.testing.assert_close(stats.terms["omega_negative"], -0.3 * omega(tau_neg, 0.1).mean())
+
+
+def test_shares_at_the_bounds_of_saturated_temperatures_survive_blocks():
+    temperature = AdaptiveTemperature(4).double()
+    with torch.no_grad():
+        temperature.phi[0].weight.mul_(20.0)
+    loss = amcl.ContrastiveLoss(2, temperature)
+    z0, z1 = torch.randn(2, 2, 6, 4, dtype=torch.float64)
+    _, plain = loss(z0, z1, return_stats=True)
+    assert (plain.negative.at_lower > 0.1).all()
+    assert (plain.negative.at_upper > 0.1).all()
+    loss.max_pairs = 30
+    _, blocked = loss(z0, z1, return_stats=True)
+    assert blocked.to_dict() == pytest.approx(plain.to_dict(), rel=1e-10)

@@ -72,13 +72,21 @@ def test_schemes_move_between_devices(name):
 
 
 def test_the_schedule_follows_the_epoch():
-    scheme = ScheduledTemperature(0.1, 1.0, period=400)
-    loss = amcl.ContrastiveLoss(2, SplitTemperature(positive=scheme, negative=scheme))
+    slow, fast = ScheduledTemperature(0.1, 1.0, period=400), ScheduledTemperature(0.2, 0.4, 100)
+    loss = amcl.ContrastiveLoss(2, SplitTemperature(positive=slow, negative=fast))
     z0, z1 = torch.randn(2, 2, 6, 4)
-    for epoch, tau in ((0, 1.0), (100, 0.55), (200, 0.1), (600, 0.1)):
+    for epoch, tau_pos, tau_neg in (
+        (0, 1.0, 0.4),
+        (100, 0.55, 0.4),
+        (200, 0.1, 0.4),
+        (600, 0.1, 0.4),
+        (50, None, 0.2),
+    ):
         loss.temperature.set_epoch(epoch)
         _, stats = loss(z0, z1, return_stats=True)
-        torch.testing.assert_close(stats.positive.tau, torch.full((2,), tau))
+        if tau_pos is not None:
+            torch.testing.assert_close(stats.positive.tau, torch.full((2,), tau_pos))
+        torch.testing.assert_close(stats.negative.tau, torch.full((2,), tau_neg))
 
 
 def test_a_learnable_tau_is_put_back_inside_and_can_leave_the_bound_again():
@@ -89,20 +97,34 @@ def test_a_learnable_tau_is_put_back_inside_and_can_leave_the_bound_again():
     torch.testing.assert_close(tau, torch.full((1, 3, 1), 0.01))
     tau.sum().backward()
     assert scheme.log_tau.grad > 0
+    with torch.no_grad():
+        scheme.log_tau.fill_(100.0)
+    torch.testing.assert_close(scheme.keys(torch.randn(1, 3, 4)), torch.ones(1, 3, 1))
 
 
 def test_phi_that_no_optimiser_moves_is_noticed():
     loss = amcl.AMCLLoss(2, 4)
-    z0, z1 = torch.randn(2, 2, 6, 4)
-    with pytest.warns(UserWarning, match=r"φ .* has not changed.*loss.parameters\(\)"):
+    z0, z1 = torch.randn(2, 2, 6, 4, requires_grad=True)
+    with pytest.warns(UserWarning, match=r"φ has not changed.*loss.parameters\(\)"):
         for _ in range(300):
             loss(z0, z1)
-    loss = amcl.AMCLLoss(2, 4)
-    optimiser = torch.optim.AdamW(loss.parameters())
+
+
+@pytest.mark.parametrize(
+    "kind", ["plain", "foreach", "fused", "frozen", "eval", "no_grad", "evaluation"]
+)
+def test_phi_that_moves_or_need_not_is_left_alone(kind):
+    loss = amcl.AMCLLoss(2, 4).train(kind != "eval").requires_grad_(kind != "frozen")
+    z0, z1 = torch.randn(2, 2, 6, 4, requires_grad=kind != "evaluation")
+    options = {kind: True} if kind in ("foreach", "fused") else {}
+    optimiser = torch.optim.AdamW(loss.parameters(), **options)
     for _ in range(300):  # warnings are errors here
-        optimiser.zero_grad()
-        loss(z0, z1).backward()
-        optimiser.step()
+        with torch.set_grad_enabled(kind != "no_grad"):
+            value = loss(z0, z1)
+        if kind in ("plain", "foreach", "fused"):
+            optimiser.zero_grad()
+            value.backward()
+            optimiser.step()
 
 
 def test_tau_u_trains_its_extra_output():
@@ -112,6 +134,60 @@ def test_tau_u_trains_its_extra_output():
     loss(heads(h0), heads(h1)).backward()
     last = heads.layers[-1].weight.grad
     assert last[:, -1].abs().min() > 0  # the score is trained
+
+
+def test_extreme_scores_of_tau_u_stay_finite():
+    loss = amcl.ContrastiveLoss(2, UncertaintyTemperature(), beta=0.1)
+    z0, z1 = torch.randn(2, 2, 6, 5)
+    z0[..., -1], z1[..., -1] = -1e4, 1e4
+    z0.requires_grad_()
+    value = loss(z0, z1)
+    value.backward()
+    assert value.isfinite()
+    assert z0.grad.isfinite().all()
+
+
+def test_a_split_scheme_asks_for_the_extra_outputs_of_either_side():
+    tau_u, constant = UncertaintyTemperature(), ConstantTemperature()
+    assert SplitTemperature(positive=tau_u, negative=constant).extra_outputs == 1
+    assert SplitTemperature(positive=constant, negative=tau_u).extra_outputs == 1
+    with pytest.raises(TypeError, match=r"negative must be a temperature scheme, got 0\.1"):
+        SplitTemperature(positive=constant, negative=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_phi_works_in_the_precision_of_z(dtype):
+    """A model moved to another dtype as a whole, and z of another dtype than the module."""
+    z0, z1 = torch.randn(2, 2, 6, 4)
+    loss = amcl.AMCLLoss(2, 4)
+    moved = amcl.AMCLLoss(2, 4)
+    moved.load_state_dict(loss.state_dict())
+    moved.to(dtype)
+    torch.testing.assert_close(moved(z0, z1), loss(z0, z1), rtol=1e-2, atol=1e-2)
+    moved(z0.to(dtype), z1.to(dtype)).backward()
+    assert all(p.grad.dtype == dtype for p in moved.parameters())
+    loss(z0.to(dtype), z1.to(dtype)).backward()
+
+
+def test_correlations_of_phi_do_not_depend_on_its_scale_or_on_the_width():
+    for dim in (16, 2048):
+        scheme = AdaptiveTemperature(dim, lower=0.5, upper=1.5)
+        z = torch.randn(1, 32, dim) + 3.0
+        keys = scheme.channel_keys(z)
+        diagonal = (keys * keys).sum(-1)
+        torch.testing.assert_close(diagonal, torch.ones_like(diagonal), rtol=5e-3, atol=0.0)
+
+
+def test_bounds_of_channels_are_what_a_correlation_reaches():
+    scheme = AdaptiveTemperature(4, lower=0.5, upper=1.5)
+    lowest, highest = scheme.channel_bounds()
+    assert lowest == pytest.approx(0.5 + 0.2689, abs=1e-4)
+    assert highest == pytest.approx(0.5 + 0.7311, abs=1e-4)
+    assert scheme.channel_bounds(literal=True) == scheme.bounds() == (0.5, 1.5)
+    first = FirstHeadTemperature(scheme)
+    assert first.bounds() == scheme.bounds()
+    assert first.channel_bounds() == (lowest, highest)
+    assert ScheduledTemperature().bounds() is None  # it does not adapt to pairs
 
 
 def test_first_head_gives_all_heads_the_same_tau():
@@ -126,28 +202,45 @@ def test_first_head_gives_all_heads_the_same_tau():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: AdaptiveTemperature(4, eta=0.0), "eta must be above 0, got 0.0: it is the floor"),
-        (lambda: AdaptiveTemperature(4, eta=-1.0), "eta must be above 0, got -1.0"),
-        (lambda: AdaptiveTemperature(4, eta=float("nan")), "eta must be above 0, got nan"),
-        (lambda: AdaptiveTemperature(4, iota=0.0), "iota must be above 0"),
+        (
+            lambda: AdaptiveTemperature(4, eta=0.0),
+            "eta must be a finite number above 0, got 0.0: the floor of τ",
+        ),
+        (lambda: AdaptiveTemperature(4, eta=-1.0), "eta must be a finite number above 0, got -1.0"),
+        (
+            lambda: AdaptiveTemperature(4, eta=float("nan")),
+            "eta must be a finite number above 0, got nan",
+        ),
+        (lambda: AdaptiveTemperature(4, eta=float("inf")), "above 0, got inf"),
+        (lambda: AdaptiveTemperature(4, eta="small"), "above 0, got 'small'"),
+        (lambda: AdaptiveTemperature(4, iota=0.0), "iota must be a finite number above 0"),
         (
             lambda: AdaptiveTemperature(4, eta=0.1, upper=1.0),
             r"\(eta, iota\) or as \(lower, upper\)",
         ),
         (lambda: AdaptiveTemperature(4, lower=0.5), "need both, lower < upper"),
         (lambda: AdaptiveTemperature(4, lower=0.5, upper=0.1), "need both, lower < upper"),
-        (lambda: AdaptiveTemperature(4, lower=0.0, upper=0.1), "eta must be above 0"),
-        (lambda: AdaptiveTemperature(4, phi_depth=0), "phi_depth must be at least 1, got 0"),
-        (lambda: AdaptiveTemperature(4, phi_input="l2"), "'unit' or 'raw', got 'l2'"),
-        (lambda: ConstantTemperature(0.0), "constant temperature must be above 0, got 0.0"),
+        (
+            lambda: AdaptiveTemperature(4, lower=0.0, upper=0.1),
+            "lower must be a finite number above 0",
+        ),
+        (
+            lambda: AdaptiveTemperature(4, phi_depth=0),
+            "phi_depth must be a whole number, at least 1, got 0",
+        ),
+        (lambda: AdaptiveTemperature(4, phi_input="l2"), "'unit', 'raw'; got 'l2'"),
+        (
+            lambda: ConstantTemperature(0.0),
+            "constant temperature must be a finite number above 0, got 0.0",
+        ),
         (lambda: LearnableTemperature(init=2.0), "init=2.0 lies outside lower=0.01 … upper=1.0"),
-        (lambda: LearnableTemperature(lower=0.0), "lower must be above 0"),
+        (lambda: LearnableTemperature(lower=0.0), "lower must be a finite number above 0"),
         (
             lambda: ScheduledTemperature(tau_min=1.0, tau_max=0.5),
             "tau_max=0.5 is below tau_min=1.0",
         ),
-        (lambda: ScheduledTemperature(period=0), "period must be above 0"),
-        (lambda: UncertaintyTemperature(0.0), "scale must be above 0"),
+        (lambda: ScheduledTemperature(period=0), "period must be a finite number above 0"),
+        (lambda: UncertaintyTemperature(0.0), "scale must be a finite number above 0"),
     ],
 )
 def test_bad_settings(make, message):

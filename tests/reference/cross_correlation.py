@@ -11,8 +11,8 @@ def standardised(column, eps=1e-5):
     return [(x - mean) / math.sqrt(variance + eps) for x in column]
 
 
-def correlation(column, other):
-    return dot(standardised(column), standardised(other)) / len(column)
+def correlation(column, other, eps=1e-5):
+    return dot(standardised(column, eps), standardised(other, eps)) / len(column)
 
 
 def columns(batch, c):
@@ -26,7 +26,7 @@ def phi_on_samples(layers, eta, iota):
     def tau(sign, c, batch0, batch1, l, m):
         phi0 = [Item([phi(layers, unit(item.z[c]))]) for item in batch0]
         phi1 = [Item([phi(layers, unit(item.z[c]))]) for item in batch1]
-        return sigma(correlation(columns(phi0, 0)[l], columns(phi1, 0)[m]), eta, iota)
+        return sigma(correlation(columns(phi0, 0)[l], columns(phi1, 0)[m], eps=1e-10), eta, iota)
 
     return tau
 

@@ -7,6 +7,7 @@ head; by softmax or by their plain mean.
 from typing import Literal
 
 import torch
+from torch.nn.functional import logsigmoid
 
 from amcl.functional.pair import pair_logit, pair_logsumexp
 
@@ -57,10 +58,10 @@ def softmax_contrast(
     and 7) without. s_pos: (C, N, 1), s_neg: (C, N, K), the rest broadcasts. Returns (C, N).
     """
     u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau).squeeze(-1)
-    denominator = pair_logsumexp(s_neg, tau_neg, ignored, beta, prior_tau)
+    u_neg = pair_logsumexp(s_neg, tau_neg, ignored, beta, prior_tau)
     if positive_in_denominator:
-        denominator = torch.logaddexp(denominator, u_pos)
-    return denominator - u_pos
+        return -logsigmoid(u_pos - u_neg)  # log(1 + exp(u⁻ − u⁺)), exact where u⁺ ≫ u⁻ too
+    return u_neg - u_pos
 
 
 def mean_contrast(

@@ -8,7 +8,8 @@ autograd would keep twice as many of them.
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
+
+from amcl.functional.first_order import first_order_only
 
 _Gradients = tuple[torch.Tensor | None, ...]
 
@@ -68,7 +69,7 @@ class _PairLogit(torch.autograd.Function):
         return _value(s, tau, beta, prior_tau)
 
     @staticmethod
-    @once_differentiable
+    @first_order_only
     def backward(ctx: Any, grad: torch.Tensor) -> _Gradients:
         s, tau = ctx.saved_tensors
         grad_s = grad / tau
@@ -97,7 +98,7 @@ class _PairLogSumExp(torch.autograd.Function):
         return (largest + total.log()).squeeze(-1)
 
     @staticmethod
-    @once_differentiable
+    @first_order_only
     def backward(ctx: Any, grad: torch.Tensor) -> _Gradients:
         s, tau, weights = ctx.saved_tensors
         grad_s = (weights * grad.unsqueeze(-1)).div_(tau)

@@ -4,7 +4,8 @@ import math
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
+
+from amcl.functional.first_order import first_order_only
 
 
 def sigma(r: torch.Tensor, eta: float, iota: float) -> torch.Tensor:
@@ -37,9 +38,10 @@ def literal_prior_tau(dim: int) -> float:
 def uncertainty_tau(score: torch.Tensor, scale: float) -> torch.Tensor:
     """TaU: τ_i = t / sigmoid(score_i), one temperature for each anchor, in (t, ∞).
 
-    score: an extra output of the projection head. `scale` is t.
+    score: an extra output of the projection head. `scale` is t. Scores are cut at −15, where τ is
+    three million t: further out, float32 would make τ infinite and its gradient NaN.
     """
-    return scale / torch.sigmoid(score)
+    return scale / torch.sigmoid(score.clamp(min=-15.0))
 
 
 def cosine_schedule_tau(
@@ -63,7 +65,7 @@ class _Sigma(torch.autograd.Function):
         return share.mul(iota).add_(eta)
 
     @staticmethod
-    @once_differentiable
+    @first_order_only
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         (share,) = ctx.saved_tensors
         return torch.ops.aten.sigmoid_backward(grad, share).mul_(-ctx.iota), None, None

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from amcl.functional import literal_prior_tau
+from amcl.settings import choose, finite_number, positive_number, whole_number
 from amcl.temperature import Temperature
-from amcl.temperature.base import positive_number
 
 HeadReduction = Literal["mean", "sum"]
 PriorTau = float | Literal["literal"]
@@ -33,23 +33,24 @@ class HeadLoss(nn.Module):
         validate: bool,
     ) -> None:
         super().__init__()
-        if num_heads < 1:
-            raise ValueError(f"num_heads must be at least 1, got {num_heads}.")
+        whole_number("num_heads", num_heads)
         if not isinstance(temperature, Temperature):
             raise TypeError(
                 f"temperature must be a scheme of amcl.temperature, got {temperature!r}. "
                 "For a fixed number: ConstantTemperature(0.1)."
             )
-        if not beta >= 0:
-            raise ValueError(f"beta must be at least 0, got {beta}: 0 switches Ω off.")
-        if isinstance(prior_tau, str):
-            choose("prior_tau, when not a number,", prior_tau, ("literal",))
-        else:
-            positive_number("prior_tau", prior_tau, "it is the temperature you believe in")
+        finite_number("beta", beta, "0 switches Ω off")
+        if prior_tau != "literal":
+            fix = "it is the temperature you believe in, or 'literal' for the print's 2/D"
+            positive_number("prior_tau", prior_tau, fix)
         choose("head_reduction", head_reduction, ("mean", "sum"))
         self.num_heads, self.temperature = num_heads, temperature
         self.beta, self.prior_tau = float(beta), prior_tau
         self.head_reduction, self.validate = head_reduction, validate
+
+    def set_epoch(self, epoch: float) -> None:
+        """Tell the temperature how far training is."""
+        self.temperature.set_epoch(epoch)
 
     def extra_repr(self) -> str:
         return (
@@ -68,16 +69,24 @@ class HeadLoss(nn.Module):
         """Checked z (C, N, D) and the temperature's extra outputs behind it."""
         z = self._checked(name, z, self.num_heads)
         extra = self.temperature.extra_outputs
+        if z.shape[-1] <= extra:
+            raise ValueError(
+                f"{name} is {z.shape[-1]} wide, and {type(self.temperature).__name__} takes "
+                f"{extra} of it: make the heads D + {extra} wide."
+            )
         return (z[..., :-extra], z[..., -extra:]) if extra else (z, None)
 
     def _checked(self, name: str, z: torch.Tensor, heads: int) -> torch.Tensor:
         """z as (heads, N, ·), in float32 at least: 1/τ overflows float16."""
+        _tensor(name, z)
         if z.ndim == 2 and heads == 1:
             z = z.unsqueeze(0)
         if z.ndim != 3 or z.shape[0] != heads:
             raise ValueError(_shape_error(name, z, heads))
         if not z.is_floating_point():
-            raise TypeError(f"{name} must be floating point, got {z.dtype}.")
+            raise TypeError(
+                f"{name} must be floating point, got {z.dtype}: it is the output of the heads."
+            )
         if self.validate and not torch.isfinite(z).all():
             bad = (~torch.isfinite(z)).sum().item()
             raise ValueError(
@@ -89,15 +98,10 @@ class HeadLoss(nn.Module):
 
 def full_precision(z: torch.Tensor) -> AbstractContextManager[object]:
     """A context in which autocast lowers nothing on z's device."""
+    _tensor("z0", z)
     if not torch.amp.is_autocast_available(z.device.type):
         return nullcontext()
     return torch.autocast(z.device.type, enabled=False)
-
-
-def choose(name: str, value: object, accepted: tuple[str, ...]) -> None:
-    """Raise an error that lists what is accepted, unless `value` is among it."""
-    if value not in accepted:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}.")
 
 
 def same_items(z0: torch.Tensor, z1: torch.Tensor) -> None:
@@ -109,12 +113,19 @@ def same_items(z0: torch.Tensor, z1: torch.Tensor) -> None:
         )
 
 
+def _tensor(name: str, z: object) -> None:
+    if not isinstance(z, torch.Tensor):
+        raise TypeError(f"{name} must be a tensor (C, N, D), got {type(z).__name__}.")
+
+
 def _shape_error(name: str, z: torch.Tensor, heads: int) -> str:
     message = f"{name} must be (C, N, D) with C = {heads}, got {tuple(z.shape)}"
     if z.ndim == 3 and z.shape[1] == heads:
         return f"{message}: heads come first, use {name}.transpose(0, 1)."
-    if z.ndim == 3:
+    if z.ndim == 3 and z.shape[2] == heads:
+        return f"{message}: heads come first, use {name}.permute(2, 0, 1)."
+    if z.ndim == 3 and name == "z0":
         return f"{message}: make the loss with num_heads={z.shape[0]}."
     if z.ndim == 2:
         return f"{message}: give the output of ProjectionHeads, or make the loss with num_heads=1."
-    return f"{message}."
+    return f"{message}: give what the {heads} heads put out."

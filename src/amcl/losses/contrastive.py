@@ -6,9 +6,10 @@ import torch
 
 from amcl import functional as F
 from amcl.distributed import rank, world_size
-from amcl.losses.base import HeadReduction, PriorTau, choose, full_precision, same_items
+from amcl.losses.base import HeadReduction, PriorTau, full_precision, same_items
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
+from amcl.settings import choose, whole_number
 from amcl.temperature import AdaptiveTemperature, Temperature
 
 Form = Literal["softmax", "top_k", "top_k_softmax", "max"]
@@ -67,8 +68,8 @@ class ContrastiveLoss(PairLoss):
         choose("form", form, ("softmax", "top_k", "top_k_softmax", "max"))
         choose("negatives", negatives, ("both_views", "other_view"))
         choose("omega_set", omega_set, ("mean", "literal"))
-        if form in ("top_k", "top_k_softmax") and (top_k is None or top_k < 1):
-            raise ValueError(f"form={form!r} needs top_k ≥ 1, the κ negatives kept; got {top_k}.")
+        if form in ("top_k", "top_k_softmax"):
+            whole_number("top_k", top_k, f"form={form!r} keeps that many negatives (κ)")  # type: ignore[arg-type]
         if form in ("softmax", "max") and top_k is not None:
             raise ValueError(
                 f"form={form!r} takes no top_k, got {top_k}: use form='top_k' or 'top_k_softmax'."
@@ -108,13 +109,16 @@ class ContrastiveLoss(PairLoss):
         )
 
     def _pairs(self, z0: torch.Tensor, z1: torch.Tensor, given: torch.Tensor | None) -> Pairs:
-        view0, view1 = self._projections("z0", z0), self._projections("z1", z1)
-        same_items(view0.vectors, view1.vectors)
-        n = view0.vectors.shape[1]
+        z0, extra0 = self._split("z0", z0)
+        z1, extra1 = self._split("z1", z1)
+        same_items(z0, z1)
+        view0, view1 = self._projections(z0, extra0), self._projections(z1, extra1)
+        n = z0.shape[1]
         index = torch.arange(n, device=z0.device).unsqueeze(1)
         if given is not None:
-            queue = self._projections("negatives", given).as_candidates()
-            _same_width(queue.vectors, view0.vectors)
+            given, extra = self._split("negatives", given)
+            _same_width(given, z0)
+            queue = self._projections(given, extra).as_candidates()
             return Pairs(view0, view1.as_positives(), queue, ignore=index[:, :0])
         own, candidates = index + rank() * n, view1.as_candidates_of_all_ranks()
         if self.negatives == "other_view":
@@ -127,8 +131,7 @@ class ContrastiveLoss(PairLoss):
             ignore=torch.cat([torch.cat([own, partner], 1), torch.cat([partner, own], 1)]),
         )
 
-    def _projections(self, name: str, z: torch.Tensor) -> Items:
-        z, extra = self._split(name, z)
+    def _projections(self, z: torch.Tensor, extra: torch.Tensor | None) -> Items:
         return self._items(F.unit(z), lambda scheme: scheme.keys(z, extra))
 
     def _check_negatives(self, pairs: Pairs) -> None:
@@ -209,7 +212,9 @@ class AMCLLoss(ContrastiveLoss):
 
 def _same_width(negatives: torch.Tensor, z: torch.Tensor) -> None:
     if negatives.shape[-1] != z.shape[-1]:
+        transposed = negatives.shape[1] == z.shape[-1]
+        fix = "use negatives.transpose(1, 2)" if transposed else "keep what the same heads put out"
         raise ValueError(
-            f"negatives are D = {negatives.shape[-1]} wide, the views {z.shape[-1]}: keep in the "
-            "queue what the same heads put out."
+            f"negatives must be (C, K, D) with D = {z.shape[-1]}, got {tuple(negatives.shape)}: "
+            f"{fix}."
         )

@@ -7,9 +7,10 @@ import torch
 
 from amcl import functional as F
 from amcl.distributed import gather
-from amcl.losses.base import HeadReduction, PriorTau, choose, full_precision, same_items
+from amcl.losses.base import HeadReduction, PriorTau, full_precision, same_items
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
+from amcl.settings import choose, finite_number
 from amcl.temperature import Temperature
 
 
@@ -26,7 +27,8 @@ class CrossCorrelationLoss(PairLoss):
     - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
 
     (1 − 𝒞_ll/τ)² is zero at τ = 𝒞_ll, so the range of τ should lie around 1 and well above 0: for
-    example `AdaptiveTemperature(dim, lower=0.5, upper=1.5)`.
+    example `AdaptiveTemperature(dim, lower=0.5, upper=1.5)`. With φ on samples r is a correlation,
+    so τ reaches only the middle 46 % of that range (0.77 to 1.23), as statistics account for.
 
     >>> from amcl.temperature import ConstantTemperature
     >>> z0, z1 = torch.randn(2, 3, 16, 32)
@@ -59,8 +61,7 @@ class CrossCorrelationLoss(PairLoss):
         )
         choose("omega_reduction", omega_reduction, ("mean", "sum"))
         choose("phi_on", phi_on, ("samples", "channels"))
-        if not lam >= 0:
-            raise ValueError(f"lam (λ) must be at least 0, got {lam}.")
+        finite_number("lam", lam, "λ weighs the off-diagonal part, usually 0.005")
         self.lam, self.omega_reduction, self.phi_on = float(lam), omega_reduction, phi_on
 
     def forward(
@@ -68,8 +69,9 @@ class CrossCorrelationLoss(PairLoss):
     ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
         """The loss of two views, (C, N, D) each; with statistics on request."""
         with full_precision(z0):
-            rows, columns = self._channels("z0", z0), self._channels("z1", z1)
-            same_items(rows.vectors, columns.vectors)
+            view0, view1 = self._split("z0", z0), self._split("z1", z1)
+            same_items(view0[0], view1[0])
+            rows, columns = self._channels(*view0), self._channels(*view1)
             dim = rows.vectors.shape[1]
             diagonal = torch.arange(dim, device=z0.device).unsqueeze(1)
             pairs = Pairs(rows, columns.as_positives(), columns.as_candidates(), ignore=diagonal)
@@ -82,12 +84,15 @@ class CrossCorrelationLoss(PairLoss):
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, lam={self.lam:.4g}, phi_on={self.phi_on!r}"
 
-    def _channels(self, name: str, z: torch.Tensor) -> Items:
-        local, local_extra = self._split(name, z)
+    def _bounds(self, scheme: Temperature) -> tuple[float, float] | None:
+        return scheme.channel_bounds(literal=self.phi_on == "channels")
+
+    def _channels(self, local: torch.Tensor, local_extra: torch.Tensor | None) -> Items:
         z, extra = gather(local), None if local_extra is None else gather(local_extra)
         if z.shape[1] < 2 or z.shape[2] < 2:
             raise ValueError(
-                f"{name} has (N, D) = {tuple(z.shape[1:])}: correlations need at least 2 of both."
+                f"correlations need at least 2 images and 2 channels, got (N, D) = "
+                f"{tuple(z.shape[1:])}."
             )
         literal = self.phi_on == "channels"
         return self._items(

@@ -81,7 +81,8 @@ class NegativeCosineLoss(HeadLoss):
         """s and τ of each prediction with its target: (C, N, 1) and (C or 1, N, 1)."""
         z, extra = self._split(*prediction)
         name, h = target[0], target[1].detach()
-        h = self._checked(name, h, self.num_heads if h.ndim == 3 else 1)
+        shared = h.ndim == 2 or (h.ndim == 3 and h.shape[0] == 1)
+        h = self._checked(name, h, 1 if shared else self.num_heads)
         same_items(z, h)
         scheme = self.temperature.branch("positive")
         tau = scheme.tau(scheme.keys(z, extra), scheme.keys(h), F.paired)

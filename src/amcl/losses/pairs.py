@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from amcl.distributed import gather
 from amcl.functional import all_pairs, most_similar, paired
+from amcl.functional.first_order import first_order_only
 from amcl.losses.base import HeadLoss
 from amcl.losses.statistics import LossStats, PairStats
+from amcl.settings import whole_number
 from amcl.temperature import Temperature
 from amcl.temperature.base import Pairing
 
 _CPU_PAIRS, _CPU_ROWS = 2**20, 128  # measured: blocks that fit the cache, of rows that pay
-_GPU_PAIRS = 2**26
+_GPU_PAIRS = 2**25
 
 
 class Others(NamedTuple):
@@ -125,15 +126,15 @@ class PairLoss(HeadLoss):
     `max_pairs` bounds the block of the (C, N, M) pair matrix that is held at once (one row of one
     head at least): the same value and gradients for a bounded memory. The default is chosen for
     speed: on a CPU, whose cache wants small blocks, a million pairs or 128 rows of one head,
-    whichever is more; elsewhere 64 million.
+    whichever is more; elsewhere 32 million.
     """
 
     def __init__(
         self, num_heads: int, temperature: Temperature, *, max_pairs: int | None, **settings: Any
     ) -> None:
         super().__init__(num_heads, temperature, **settings)
-        if max_pairs is not None and max_pairs < 1:
-            raise ValueError(f"max_pairs must be at least 1, got {max_pairs}.")
+        if max_pairs is not None:
+            whole_number("max_pairs", max_pairs, "None chooses for the device")
         self.max_pairs = max_pairs
 
     @property
@@ -151,6 +152,10 @@ class PairLoss(HeadLoss):
         """What `loss` is the sum of, (C, N) each, from the pairs that entered it."""
         raise NotImplementedError
 
+    def _bounds(self, scheme: Temperature) -> tuple[float, float] | None:
+        """The limits of τ that statistics compare with."""
+        return scheme.bounds()
+
     def _items(
         self, vectors: torch.Tensor, keys_by: Callable[[Temperature], torch.Tensor]
     ) -> Items:
@@ -159,8 +164,6 @@ class PairLoss(HeadLoss):
         keys = keys_by(negative)
         return Items(vectors, keys if positive is negative else keys_by(positive), keys)
 
-    # Gradients are taken inside the forward pass, which a compiler cannot trace.
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
     def _walk(
         self, pairs: Pairs, prior_tau: float, with_stats: bool
     ) -> tuple[torch.Tensor, LossStats | None]:
@@ -199,8 +202,10 @@ class PairLoss(HeadLoss):
         with torch.no_grad():
             terms = self._terms(loss, entered, prior_tau)
             stats = LossStats(
-                PairStats.of(s_pos, tau_pos, None, positive.bounds()),
-                PairStats.of(entered.s_neg, entered.tau_neg, entered.ignored, negative.bounds()),
+                PairStats.of(s_pos, tau_pos, None, self._bounds(positive)),
+                PairStats.of(
+                    entered.s_neg, entered.tau_neg, entered.ignored, self._bounds(negative)
+                ),
                 {name: term.sum(1) for name, term in terms.items()},
             )
         return loss.sum(), stats
@@ -259,7 +264,7 @@ class _Blocks(torch.autograd.Function):
         return total
 
     @staticmethod
-    @once_differentiable
+    @first_order_only
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         scaled: dict[int, torch.Tensor] = {
             k: saved * grad for k, saved in zip(ctx.wanted, ctx.saved_tensors, strict=True)

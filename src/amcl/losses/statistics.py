@@ -153,11 +153,11 @@ class LossStats:
             if stats is None or stats.at_lower is None or stats.at_upper is None:
                 continue
             for side, shares in (("lower", stats.at_lower), ("upper", stats.at_upper)):
-                share = shares.mean().item()
-                if share > _MOST:
+                if shares.max().item() > _MOST:
+                    head = int(shares.argmax().item()) + 1
                     found.append(
-                        f"{share:.0%} of the {sign} temperatures lie at the {side} bound, so τ no "
-                        f"longer adapts: {_REMEDIES[sign, side]}."
+                        f"{shares.max().item():.0%} of the {sign} temperatures of head {head} lie "
+                        f"at the {side} bound, so τ no longer adapts: {_REMEDIES[sign, side]}."
                     )
         if self.negative is not None and self.negative.s.max().item() > _COLLAPSED:
             head = int(self.negative.s.argmax().item()) + 1

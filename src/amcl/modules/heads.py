@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from amcl.settings import choose, whole_number
+
 LastNorm = Literal["none", "plain", "affine"]
 
 
@@ -75,15 +77,15 @@ class ProjectionHeads(nn.Module):
         last_norm: LastNorm = "none",
     ) -> None:
         super().__init__()
-        if len(widths) < 2 or min(widths, default=0) < 1:
+        if len(widths) < 2:
             raise ValueError(
-                f"widths are input, hidden …, output, at least two and all positive: got {widths}. "
+                f"widths are input, hidden …, output, at least two: got {widths}. "
                 "Example: ProjectionHeads(512, 512, 128)."
             )
-        if num_heads < 1:
-            raise ValueError(f"num_heads must be at least 1, got {num_heads}.")
-        if last_norm not in ("none", "plain", "affine"):
-            raise ValueError(f"last_norm must be 'none', 'plain' or 'affine', got {last_norm!r}.")
+        for width in widths:
+            whole_number("each width", width)
+        whole_number("num_heads", num_heads)
+        choose("last_norm", last_norm, ("none", "plain", "affine"))
         self.widths, self.num_heads = widths, num_heads
         layers: list[nn.Module] = []
         for in_dim, out_dim in pairwise(widths[:-1]):
@@ -98,13 +100,15 @@ class ProjectionHeads(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
+        if not h.is_floating_point():
+            raise TypeError(f"heads take floating-point features, got {h.dtype}.")
         ok = h.shape[-1] == self.widths[0] and (
             h.ndim == 2 or (h.ndim == 3 and h.shape[0] == self.num_heads)
         )
         if not ok:
             raise ValueError(
                 f"heads take (N, {self.widths[0]}) or ({self.num_heads}, N, {self.widths[0]}), "
-                f"got {tuple(h.shape)}."
+                f"got {tuple(h.shape)}: pool or flatten what the backbone puts out."
             )
         z: torch.Tensor = self.layers(h)
         return z
@@ -121,7 +125,8 @@ class ProjectionHeads(nn.Module):
         """
         if not 0 <= index < self.num_heads:
             raise IndexError(f"head {index} of {self.num_heads}: choose 0 to {self.num_heads - 1}.")
-        return nn.Sequential(*(self._slice(layer, index) for layer in self.layers))
+        plain = nn.Sequential(*(self._slice(layer, index) for layer in self.layers))
+        return plain.train(self.training)
 
     def _slice(self, layer: nn.Module, index: int) -> nn.Module:
         if isinstance(layer, nn.ReLU):
@@ -141,4 +146,4 @@ class ProjectionHeads(nn.Module):
             if value.ndim == 1:
                 state[name] = value.view(self.num_heads, -1)[index]
         plain.to(next(iter(state.values()))).load_state_dict(state)
-        return plain.train(layer.training)
+        return plain

@@ -5,11 +5,16 @@ from typing import Literal
 
 import torch
 from torch import nn
+from torch.nn.functional import linear
 
 from amcl import functional as F
-from amcl.temperature.base import Pairing, Temperature, positive_number
+from amcl.settings import choose, positive_number, whole_number
+from amcl.temperature.base import Pairing, Temperature
 
+_KEY_EPS = 1e-10  # φ of unit vectors has channels of variance about 1/(3D): eps must be far below
 _USES_BEFORE_WARNING = 500  # a loss uses φ two or three times a step
+
+_FLOOR_FIX = "the floor of τ keeps it from 0; 0.05 to 0.2 trains well"
 
 
 class AdaptiveTemperature(Temperature):
@@ -17,8 +22,7 @@ class AdaptiveTemperature(Temperature):
 
     φ is shared by all heads and trained by the loss: give `parameters()` of the loss to the
     optimiser. It is one linear layer on L2-normalised z; the paper says neither its depth nor its
-    input. On raw z, σ saturates and training collapses in the first epoch, so `phi_input="raw"` is
-    there to show it, not for use.
+    input. Raw z saturates σ, so `phi_input="raw"` is there to study that, not for use.
 
     The range is given as (eta, iota) or as (lower, upper) = (η, η + ι).
     """
@@ -35,17 +39,16 @@ class AdaptiveTemperature(Temperature):
         phi_input: Literal["unit", "raw"] = "unit",
     ) -> None:
         super().__init__()
-        self.dim, self.phi_input = dim, phi_input
+        self.dim = whole_number("dim", dim, "it is the width D of the projections")
         self.eta, self.iota = _range(eta, iota, lower, upper)
-        if phi_depth < 1:
-            raise ValueError(f"phi_depth must be at least 1, got {phi_depth}.")
-        if phi_input not in ("unit", "raw"):
-            raise ValueError(f"phi_input must be 'unit' or 'raw', got {phi_input!r}.")
+        whole_number("phi_depth", phi_depth)
+        choose("phi_input", phi_input, ("unit", "raw"))
+        self.phi_input = phi_input
         layers: list[nn.Module] = [nn.Linear(dim, dim)]
         for _ in range(phi_depth - 1):
             layers += [nn.ReLU(), nn.Linear(dim, dim)]
         self.phi = nn.Sequential(*layers)
-        self._uses, self._version = 0, -1
+        self._uses, self._at_start = 0, torch.empty(0)
 
     def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
         if z.shape[-1] != self.dim:
@@ -53,9 +56,15 @@ class AdaptiveTemperature(Temperature):
                 f"φ was made for vectors of width dim={self.dim}, but these are {z.shape[-1]} "
                 f"wide: make the temperature with dim={z.shape[-1]}."
             )
-        self._warn_if_phi_stands_still()
-        keys: torch.Tensor = self.phi(F.unit(z) if self.phi_input == "unit" else z)
-        return keys
+        if z.requires_grad:
+            self._warn_if_phi_stands_still()
+        x = F.unit(z) if self.phi_input == "unit" else z
+        for layer in self.phi:
+            if isinstance(layer, nn.Linear):  # in z's precision, whatever the module's
+                x = linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
+            else:
+                x = layer(x)
+        return x
 
     def channel_keys(
         self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
@@ -65,13 +74,20 @@ class AdaptiveTemperature(Temperature):
         `literal` is the print (text under Eq. 2.3): φ acts on the N values of a channel, so it
         depends on the batch size (`dim` = N) and on the order of the batch.
         """
-        return self.keys(F.channels(z)) if literal else F.channels(self.keys(z))
+        return self.keys(F.channels(z)) if literal else F.channels(self.keys(z), eps=_KEY_EPS)
 
     def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:
         return F.sigma(pairing(anchor, other), self.eta, self.iota)
 
     def bounds(self) -> tuple[float, float]:
         return self.eta, self.eta + self.iota
+
+    def channel_bounds(self, literal: bool = False) -> tuple[float, float]:
+        """A correlation r lies in [−1, 1], so τ reaches the middle 46 % of its range."""
+        if literal:
+            return self.bounds()
+        lowest, highest = F.sigma(torch.tensor([1.0, -1.0]), self.eta, self.iota).tolist()
+        return lowest, highest
 
     def extra_repr(self) -> str:
         return f"eta={self.eta:.4g}, iota={self.iota:.4g}, phi_input={self.phi_input!r}"
@@ -84,11 +100,11 @@ class AdaptiveTemperature(Temperature):
             return
         self._uses += 1
         if self._uses == 1:
-            self._version = weight._version
-        if self._uses == _USES_BEFORE_WARNING and weight._version == self._version:
+            self._at_start = weight.detach().clone()
+        if self._uses == _USES_BEFORE_WARNING and torch.equal(weight, self._at_start.to(weight)):
             warnings.warn(
-                f"φ has been used {self._uses} times in training and has not changed. Give the "
-                "loss's parameters to the optimiser too: "
+                "φ has not changed since training began. Give the loss's parameters to the "
+                "optimiser too: "
                 "SGD([*model.parameters(), *loss.parameters()], …).",
                 stacklevel=2,
             )
@@ -120,6 +136,9 @@ class FirstHeadTemperature(Temperature):
     def bounds(self) -> tuple[float, float]:
         return self.adaptive.bounds()
 
+    def channel_bounds(self, literal: bool = False) -> tuple[float, float]:
+        return self.adaptive.channel_bounds(literal)
+
 
 def _range(
     eta: float | None, iota: float | None, lower: float | None, upper: float | None
@@ -131,10 +150,12 @@ def _range(
             f"iota={iota}, lower={lower}, upper={upper}."
         )
     if lower is not None or upper is not None:
+        for name, value in (("lower", lower), ("upper", upper)):
+            if value is not None:
+                positive_number(name, value, _FLOOR_FIX)
         if lower is None or upper is None or not lower < upper:
             raise ValueError(f"need both, lower < upper: got lower={lower}, upper={upper}.")
         eta, iota = lower, upper - lower
     eta = 0.05 if eta is None else eta
     iota = 1.0 if iota is None else iota
-    floor_fix = "it is the floor that keeps τ from 0; 0.05 to 0.2 trains well"
-    return positive_number("eta", eta, floor_fix), positive_number("iota", iota)
+    return positive_number("eta", eta, _FLOOR_FIX), positive_number("iota", iota)

@@ -46,8 +46,12 @@ class Temperature(nn.Module):
         return anchor
 
     def bounds(self) -> tuple[float, float] | None:
-        """The lower and upper limit of τ, where the scheme has them."""
+        """The lower and upper limit of τ, where it adapts to pairs within limits."""
         return None
+
+    def channel_bounds(self, literal: bool = False) -> tuple[float, float] | None:
+        """`bounds` for pairs of channels."""
+        return self.bounds()
 
     def set_epoch(self, epoch: float) -> None:
         """Tell the scheme how far training is. Only schedules listen."""
@@ -56,10 +60,3 @@ class Temperature(nn.Module):
 def for_each_anchor(tau: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     """A single τ as the key of every item of z, in z's dtype: (1, N, 1)."""
     return tau.to(z).expand(1, z.shape[1], 1)
-
-
-def positive_number(name: str, value: float, fix: str = "choose a value above 0") -> float:
-    """`value`, or an error that names it when it is not above zero."""
-    if not value > 0:
-        raise ValueError(f"{name} must be above 0, got {value}: {fix}.")
-    return float(value)

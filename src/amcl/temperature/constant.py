@@ -5,7 +5,8 @@ import math
 import torch
 from torch import nn
 
-from amcl.temperature.base import Temperature, for_each_anchor, positive_number
+from amcl.settings import positive_number
+from amcl.temperature.base import Temperature, for_each_anchor
 
 
 class ConstantTemperature(Temperature):
@@ -32,7 +33,8 @@ class LearnableTemperature(Temperature):
 
     def __init__(self, init: float = 0.1, lower: float = 0.01, upper: float = 1.0) -> None:
         super().__init__()
-        positive_number("lower", lower, "CLIP's floor is 0.01")
+        for name, value in (("lower", lower), ("init", init), ("upper", upper)):
+            positive_number(name, value, "CLIP's floor is 0.01")
         if not lower <= init <= upper:
             raise ValueError(
                 f"init={init} lies outside lower={lower} … upper={upper}: choose one inside."
@@ -44,9 +46,6 @@ class LearnableTemperature(Temperature):
         with torch.no_grad():
             self.log_tau.clamp_(math.log(self.lower), math.log(self.upper))
         return for_each_anchor(self.log_tau.exp(), z)
-
-    def bounds(self) -> tuple[float, float]:
-        return self.lower, self.upper
 
     def extra_repr(self) -> str:
         return f"lower={self.lower:.4g}, upper={self.upper:.4g}"

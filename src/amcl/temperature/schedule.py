@@ -3,7 +3,8 @@
 import torch
 
 from amcl import functional as F
-from amcl.temperature.base import Temperature, for_each_anchor, positive_number
+from amcl.settings import finite_number, positive_number
+from amcl.temperature.base import Temperature, for_each_anchor
 
 
 class ScheduledTemperature(Temperature):
@@ -18,7 +19,7 @@ class ScheduledTemperature(Temperature):
         super().__init__()
         self.tau_min = positive_number("tau_min", tau_min, "TS uses 0.1")
         self.period = positive_number("period", period, "TS uses 400 epochs")
-        if tau_max < tau_min:
+        if positive_number("tau_max", tau_max, "TS uses 1") < tau_min:
             raise ValueError(f"tau_max={tau_max} is below tau_min={tau_min}: swap them.")
         self.tau_max = float(tau_max)
         self.register_buffer("epoch", torch.tensor(0.0))
@@ -27,11 +28,8 @@ class ScheduledTemperature(Temperature):
         tau = F.cosine_schedule_tau(self.epoch.to(z), self.tau_min, self.tau_max, self.period)
         return for_each_anchor(tau, z)
 
-    def bounds(self) -> tuple[float, float]:
-        return self.tau_min, self.tau_max
-
     def set_epoch(self, epoch: float) -> None:
-        self.epoch.fill_(epoch)
+        self.epoch.fill_(finite_number("epoch", epoch, "count from the start of training"))
 
     def extra_repr(self) -> str:
         return f"tau_min={self.tau_min:.4g}, tau_max={self.tau_max:.4g}, period={self.period:.4g}"

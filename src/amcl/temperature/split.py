@@ -13,6 +13,12 @@ class SplitTemperature(Temperature):
 
     def __init__(self, *, positive: Temperature, negative: Temperature) -> None:
         super().__init__()
+        for name, scheme in (("positive", positive), ("negative", negative)):
+            if not isinstance(scheme, Temperature):
+                raise TypeError(
+                    f"{name} must be a temperature scheme, got {scheme!r}. For a fixed number: "
+                    "ConstantTemperature(0.1)."
+                )
         self.positive, self.negative = positive, negative
         self.extra_outputs = max(positive.extra_outputs, negative.extra_outputs)
 

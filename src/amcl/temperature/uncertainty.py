@@ -3,7 +3,8 @@
 import torch
 
 from amcl import functional as F
-from amcl.temperature.base import Temperature, positive_number
+from amcl.settings import positive_number
+from amcl.temperature.base import Temperature
 
 
 class UncertaintyTemperature(Temperature):
