@@ -43,7 +43,7 @@ def nearest_neighbours(train, train_labels, test, test_labels, k=10):
     return (votes.mode(dim=1).values == test_labels).float().mean().item()
 
 
-def train(images, num_heads=2, epochs=20, batch_size=128):
+def train(images, num_heads=2, epochs=15, batch_size=128):
     """Everything AMCL adds to a SimCLR loop is in the lines marked with an arrow."""
     backbone = nn.Sequential(
         nn.InstanceNorm2d(3),
