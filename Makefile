@@ -12,7 +12,7 @@ help:
 	@echo "make test    set up, then run every test (2 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
-	@echo "make bench   measure time and memory, write benchmarks/results (15 minutes)"
+	@echo "make bench   measure time and memory, write benchmarks/results (8 minutes)"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
 	@echo "make clean   remove the virtual environment and all caches"
 
