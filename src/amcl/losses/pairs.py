@@ -17,7 +17,7 @@ from amcl.settings import whole_number
 from amcl.temperature import Temperature
 from amcl.temperature.base import Pairing
 
-_CPU_PAIRS, _CPU_ROWS = 2**20, 128  # measured: blocks that fit the cache, of rows that pay
+_CPU_PAIRS, _CPU_ROWS = 2**19, 128  # measured: blocks that fit the cache, of rows that pay
 _GPU_PAIRS = 2**25
 
 
@@ -111,7 +111,7 @@ class Pairs:
     def blocks(self, max_pairs: int | None) -> list[tuple[slice, slice]]:
         """Heads and rows of blocks of at most `max_pairs` pairs, one row of one head at least."""
         num_heads, n, _ = self.anchors.vectors.shape
-        pairs_each = self.candidates.vectors.shape[1] + 1  # and the positive
+        pairs_each = self.candidates.vectors.shape[1]
         if max_pairs is None:
             on_cpu = self.anchors.vectors.device.type == "cpu"
             max_pairs = max(_CPU_PAIRS, _CPU_ROWS * pairs_each) if on_cpu else _GPU_PAIRS
@@ -125,7 +125,7 @@ class PairLoss(HeadLoss):
 
     `max_pairs` bounds the block of the (C, N, M) pair matrix that is held at once (one row of one
     head at least): the same value and gradients for a bounded memory. The default is chosen for
-    speed: on a CPU, whose cache wants small blocks, a million pairs or 128 rows of one head,
+    speed: on a CPU, whose cache wants small blocks, half a million pairs or 128 rows of one head,
     whichever is more; elsewhere 32 million.
     """
 
