@@ -3,6 +3,7 @@
 import math
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,6 +17,7 @@ from amcl.temperature import (
     ScheduledTemperature,
     UncertaintyTemperature,
 )
+from schemes import SCHEMES, projections
 
 
 def test_the_drop_in_line():
@@ -341,6 +343,28 @@ def test_blocks_of_correlations_give_the_same_gradients():
         results.append([value, *torch.autograd.grad(value, [z0, z1, *loss.parameters()])])
     for plain, blocked in zip(*results, strict=True):
         torch.testing.assert_close(blocked, plain, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("form", [{}, {"form": "top_k", "top_k": 3}])
+def test_blocks_of_heads_and_rows_give_the_same_gradients_for_every_scheme(scheme, form):
+    temperature = SCHEMES[scheme].make(4).double()
+    z0, z1 = projections(temperature, (3, 6, 4), (3, 6, 4))
+    results = []
+    for max_pairs in (10**9, 12 * 12, 40):  # all at once, head by head, some rows of a head
+        loss = amcl.ContrastiveLoss(3, temperature, beta=0.3, max_pairs=max_pairs, **form)
+        value = loss(z0, z1)
+        results.append([value, *torch.autograd.grad(value, [z0, z1, *loss.parameters()])])
+    for plain, *blocked in zip(*results, strict=True):
+        for other in blocked:
+            torch.testing.assert_close(other, plain, rtol=1e-10, atol=1e-12)
+
+
+def test_numbers_of_numpy_are_numbers():
+    loss = amcl.AMCLLoss(
+        np.int64(3), np.int64(8), beta=np.float32(0.1), form="top_k", top_k=np.int64(2)
+    )
+    assert loss(*torch.randn(2, 3, 6, 8)).isfinite()
 
 
 def test_in_blocks_without_gradients():

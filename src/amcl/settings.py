@@ -1,6 +1,8 @@
 """Checks of what users set: errors that say what was given and what is accepted."""
 
 import math
+from numbers import Integral, Real
+from typing import Any
 
 
 def choose(name: str, value: object, accepted: tuple[str, ...]) -> None:
@@ -9,22 +11,22 @@ def choose(name: str, value: object, accepted: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}.")
 
 
-def finite_number(name: str, value: float, fix: str) -> float:
+def finite_number(name: str, value: Any, fix: str) -> float:
     """`value` if it is a finite number, at least 0."""
-    if not (isinstance(value, int | float) and 0 <= value < math.inf):
+    if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
         raise ValueError(f"{name} must be a finite number, at least 0, got {value!r}: {fix}.")
     return float(value)
 
 
-def positive_number(name: str, value: float, fix: str = "choose a value above 0") -> float:
+def positive_number(name: str, value: Any, fix: str = "choose a value above 0") -> float:
     """`value` if it is a finite number above 0."""
-    if not (isinstance(value, int | float) and 0 < value < math.inf):
+    if not (isinstance(value, Real) and 0 < float(value) < math.inf):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}: {fix}.")
     return float(value)
 
 
-def whole_number(name: str, value: int, fix: str = "choose 1 or more") -> int:
+def whole_number(name: str, value: Any, fix: str = "choose 1 or more") -> int:
     """`value` if it is a whole number, at least 1."""
-    if not (isinstance(value, int) and value >= 1):
+    if not (isinstance(value, Integral) and int(value) >= 1):
         raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}: {fix}.")
-    return value
+    return int(value)

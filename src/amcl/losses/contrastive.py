@@ -69,7 +69,7 @@ class ContrastiveLoss(PairLoss):
         choose("negatives", negatives, ("both_views", "other_view"))
         choose("omega_set", omega_set, ("mean", "literal"))
         if form in ("top_k", "top_k_softmax"):
-            whole_number("top_k", top_k, f"form={form!r} keeps that many negatives (κ)")  # type: ignore[arg-type]
+            whole_number("top_k", top_k, f"form={form!r} keeps that many negatives (κ)")
         if form in ("softmax", "max") and top_k is not None:
             raise ValueError(
                 f"form={form!r} takes no top_k, got {top_k}: use form='top_k' or 'top_k_softmax'."

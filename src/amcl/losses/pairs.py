@@ -105,8 +105,10 @@ class Pairs:
     def ignored(self) -> torch.Tensor | None:
         """True where a candidate is no negative of an anchor, (N, M); None if all are."""
         n, few = self.ignore.shape
+        if not few:
+            return None
         mask = self.ignore.new_zeros(n, self.candidates.vectors.shape[1], dtype=torch.bool)
-        return mask.scatter_(1, self.ignore, True) if few else None
+        return mask.scatter_(1, self.ignore, True)
 
     def blocks(self, max_pairs: int | None) -> list[tuple[slice, slice]]:
         """Heads and rows of blocks of at most `max_pairs` pairs, one row of one head at least."""
