@@ -1,5 +1,6 @@
-"""Every collective the losses need, in one place. Without a process group they do nothing."""
+"""Every collective that losses and methods need. Without a process group they do nothing."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,6 +28,40 @@ def gather(z: torch.Tensor) -> torch.Tensor:
         return z
     ranks: torch.Tensor = _Gather.apply(z)
     return ranks.transpose(0, 1).flatten(1, 2)
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """Items (N, ·) exchanged among the processes; `place` tells where each came from."""
+
+    items: torch.Tensor
+    place: torch.Tensor | None
+
+    def undo(self, items: torch.Tensor) -> torch.Tensor:
+        """What was computed from the shuffled items, given back to the processes they came from."""
+        if self.place is None:
+            return items
+        n = items.shape[0]
+        return gather(items.unsqueeze(0))[0][self.place.argsort()[rank() * n :][:n]]
+
+
+def shuffle(items: torch.Tensor) -> Shuffled:
+    """Exchange items (N, ·) among the processes at random. One process keeps its own in order."""
+    if world_size() == 1:
+        return Shuffled(items, None)
+    n = items.shape[0]
+    place = torch.randperm(world_size() * n, device=items.device)
+    dist.broadcast(place, src=0)
+    return Shuffled(gather(items.unsqueeze(0))[0][place[rank() * n :][:n]], place)
+
+
+def mean_over_ranks(values: torch.Tensor) -> torch.Tensor:
+    """The mean of each value over all processes, without gradient."""
+    if world_size() == 1:
+        return values
+    values = values.detach().clone()
+    dist.all_reduce(values)
+    return values / world_size()
 
 
 def _active() -> bool:

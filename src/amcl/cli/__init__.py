@@ -1,0 +1,46 @@
+"""The command line: `amcl COMMAND …`, a file for each command.
+
+Exit codes: 0 all is well; 1 it could not be done; 2 a wrong option or input; 3 training diverged;
+130 or 143 stopped by Ctrl-C or SIGTERM.
+"""
+
+import difflib
+import importlib
+import sys
+from importlib.metadata import version
+
+COMMANDS = {
+    "pretrain": "train a backbone on images, labelled or not",
+    "recipes": "list recipes, or show one",
+    "data": "fetch a named data set",
+}
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run the command that the arguments name; returns the exit code."""
+    args = sys.argv[1:] if args is None else args
+    if not args or args[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if args else 2
+    if args[0] == "--version":
+        print(f"amcl {version('amcl-torch')}")
+        return 0
+    command, *rest = args
+    if command not in COMMANDS:
+        near = difflib.get_close_matches(command, COMMANDS, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}."
+        print(f"amcl: there is no command {command!r}: {hint}", file=sys.stderr)
+        return 2
+    module = importlib.import_module(f"amcl.cli.{command}")
+    code: int = module.main(rest)
+    return code
+
+
+def _help() -> str:
+    rows = "\n".join(f"  amcl {name:<10} {what}" for name, what in COMMANDS.items())
+    return (
+        "amcl: adaptive multi-head contrastive learning\n\n"
+        f"{rows}\n\n"
+        "`amcl COMMAND --help` tells what a command takes. To begin:\n"
+        "  amcl pretrain --data builtin --epochs 5 --out runs/first"
+    )

@@ -1,0 +1,48 @@
+"""`amcl data NAME`: put a known data set into the data folder."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from amcl.data.download import DownloadError, download
+from amcl.data.load import nearest
+from amcl.data.named import NAMED, data_root
+
+
+@dataclass(frozen=True)
+class Data:
+    """Put a known data set into the data folder: downloaded, checked, whole or not at all.
+
+    Known are cifar10, cifar100 and stl10, and, to be fetched by hand, tinyimagenet and imagenet,
+    for which it says where they are to be had.
+    """
+
+    name: Annotated[str, tyro.conf.Positional]
+    """The data set."""
+
+    root: Path | None = None
+    """The data folder; else $AMCL_DATA, else ~/.cache/amcl."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; 0 if the data set is there at the end, 1 if not, 2 for a wrong name."""
+    wanted = tyro.cli(Data, args=args, prog="amcl data")
+    if wanted.name == "builtin":
+        print("The built-in data set needs no download.")
+        return 0
+    if wanted.name not in NAMED:
+        print(
+            f"amcl data: {wanted.name!r} is no known data set.{nearest(wanted.name)} Known are "
+            f"{', '.join(NAMED)}.",
+            file=sys.stderr,
+        )
+        return 2
+    try:
+        download(wanted.name, data_root(wanted.root), lambda line: print(line, flush=True))
+    except (DownloadError, ValueError, OSError) as error:
+        print(f"amcl data: {error}", file=sys.stderr)
+        return 1
+    return 0

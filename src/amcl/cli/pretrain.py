@@ -1,0 +1,160 @@
+"""`amcl pretrain`: from images to a trained backbone."""
+
+import argparse
+import dataclasses
+import logging
+import re
+import shlex
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from amcl import recipes
+from amcl.methods import METHODS
+from amcl.training import Config, Interrupted, RunError, RunFolder, pretrain
+from amcl.training.display import console, log_to_console
+
+DESCRIPTION = """Train a backbone on images, labelled or not.
+
+amcl pretrain --data FOLDER --out runs/first
+amcl pretrain --data cifar10 --method moco --heads 3 --temperature adaptive
+amcl pretrain --recipe cifar10-simclr-amcl --epochs 200
+amcl pretrain --resume runs/first
+
+Where no recipe or file is named, settings start from the recipe of the data set and method; the
+defaults below are those. Options of a method are shown with --method METHOD --help."""
+
+Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `amcl pretrain` takes."""
+
+    recipe: str | None = None
+    """Start from a recipe: `amcl recipes` lists them."""
+    config: Path | None = None
+    """Start from a file, such as a run's config.toml."""
+    resume: Path | None = None
+    """Go on with the run in this folder; only hardware options may change."""
+    method: Literal["simclr", "moco", "simsiam", "barlow"] = "simclr"
+    """The method; with --heads and --temperature it becomes its AMCL form."""
+    out: Path | None = None
+    """The run folder, new or empty; none: runs/DATA-METHOD, numbered if it exists."""
+    settings: Settings = field(default_factory=Config)
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    try:
+        options = parse(args)
+        log_to_console()
+        if options.resume is not None:
+            pretrain(options.settings, options.resume, resume=True)
+            return 0
+        out = options.out or free_folder(options.settings)
+        console.print(f"run folder: {out}", soft_wrap=True)
+        pretrain(options.settings, out)
+    except Interrupted as error:
+        console.print(f"amcl pretrain: {error}", style="yellow", markup=False, soft_wrap=True)
+        return error.exit_code
+    except RunError as error:
+        return _fail(str(error), error.exit_code)
+    except (ValueError, FileNotFoundError, NotADirectoryError) as error:
+        if logging.getLogger("amcl").isEnabledFor(logging.DEBUG):
+            raise
+        return _fail(str(error), 2)
+    except KeyboardInterrupt:
+        return _fail("interrupted before anything was there to save.", 130)
+    return 0
+
+
+def parse(args: list[str]) -> Options:
+    """The options, on top of the recipe, file or run they start from."""
+    start = _start(args)
+    chosen = [name for name in ("recipe", "config", "resume") if getattr(start, name)]
+    if len(chosen) > 1:
+        both = " and ".join(f"--{name}" for name in chosen)
+        raise ValueError(f"{both} both say where to start: give one of them.")
+    if start.resume:
+        base = RunFolder(Path(start.resume)).read_config()
+    elif start.config:
+        base = Config.from_file(start.config)
+    elif start.recipe:
+        base = recipes.recipe(start.recipe)
+    else:
+        base = recipes.default(start.data or "builtin", start.method or "simclr")
+    if chosen and start.method not in (None, base.method.name):
+        raise ValueError(
+            f"--method {start.method} does not go with --{chosen[0]}, which is of "
+            f"{base.method.name}: leave one out."
+        )
+    method: Literal["simclr", "moco", "simsiam", "barlow"] = base.method.name  # type: ignore[assignment]
+    options = tyro.cli(
+        Options,
+        prog="amcl pretrain",
+        description=DESCRIPTION,
+        args=args,
+        default=Options(method=method, settings=base),
+    )
+    if options.resume is not None:
+        _only_hardware_changed(base, options)
+    if options.settings.data.data == "FOLDER":
+        raise ValueError("name the folder of images: --data FOLDER.")
+    return options
+
+
+def free_folder(config: Config) -> Path:
+    """A new folder under runs/ that tells what it holds."""
+    data = re.sub(r"\W+", "-", Path(config.data.data).name) or "images"
+    name = f"{data}-{config.method.name}"
+    if config.method.temperature != "constant":
+        name += f"-{config.method.temperature}"
+    path, number = Path("runs") / name, 2
+    while path.exists():
+        path, number = Path("runs") / f"{name}-{number}", number + 1
+    return path
+
+
+def _start(args: list[str]) -> argparse.Namespace:
+    """The options that decide what all others default to."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for name in ("recipe", "config", "resume", "data"):
+        parser.add_argument(f"--{name}", nargs="?")
+    parser.add_argument("--method", nargs="?")
+    found, _ = parser.parse_known_args(args)
+    if found.method not in METHODS:
+        found.method = None  # tyro will say what is wrong with it
+    return found
+
+
+def _only_hardware_changed(base: Config, options: Options) -> None:
+    changed = [
+        f"--{name.replace('_', '-')}"
+        for section in ("data", "views", "backbone", "method", "optimiser", "run")
+        for name in _differing(getattr(base, section), getattr(options.settings, section))
+    ]
+    if options.out is not None:
+        changed.insert(0, "--out")
+    if changed:
+        run = shlex.quote(str(options.resume))
+        raise ValueError(
+            f"a run goes on as it began, and {', '.join(changed)} would change it: leave that out, "
+            f"or start a new run from it with --config {run}/config.toml."
+        )
+
+
+def _differing(before: object, after: object) -> list[str]:
+    names = [f.name for f in dataclasses.fields(before)]  # type: ignore[arg-type]
+    # How many processes decode, and where a set lies, change nothing that is learned.
+    free = {"workers", "memory", "data_root"}
+    return [n for n in names if n not in free and getattr(before, n) != getattr(after, n)]
+
+
+def _fail(message: str, code: int) -> int:
+    console.print(f"amcl pretrain: {message}", style="red", markup=False, soft_wrap=True)
+    print(end="", file=sys.stderr, flush=True)
+    return code

@@ -1,0 +1,20 @@
+"""Images to pre-train on: folders, known data sets, a built-in one; batches of them."""
+
+from amcl.data.decode import UnreadableImage
+from amcl.data.images import DataSet, FileImages, Images, Labelled, MemoryImages, Probe
+from amcl.data.load import default_workers, load_dataset
+from amcl.data.stream import Batch, stream
+
+__all__ = [
+    "Batch",
+    "DataSet",
+    "FileImages",
+    "Images",
+    "Labelled",
+    "MemoryImages",
+    "Probe",
+    "UnreadableImage",
+    "default_workers",
+    "load_dataset",
+    "stream",
+]

@@ -1,0 +1,99 @@
+"""One call for every source of images."""
+
+import os
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from amcl.data.folder import load_folder
+from amcl.data.images import DataSet
+from amcl.data.named import NAMED, data_root, load_named
+from amcl.data.options import Labels, Options, ProbeSplit
+
+
+def load_dataset(
+    source: str,
+    *,
+    root: Path | None = None,
+    image_size: int | None = None,
+    canvas: int | None = None,
+    labels: Labels = "auto",
+    probe: ProbeSplit = "validation",
+    validation: int = 1000,
+    memory: float = 4.0,
+    workers: int | None = None,
+    seed: int = 0,
+) -> DataSet:
+    """Images to pre-train on: a folder, a known data set by its name, or "builtin".
+
+    - `source`: a name comes first; write ./cifar10 for a folder that is called like a data set;
+    - `root`: where known data sets lie; else $AMCL_DATA, else ~/.cache/amcl;
+    - `image_size`: the side of the views. Default: the data set's own; for folders the largest of
+      32, 64, 96, 128 and 224 that the median short side of the pictures reaches;
+    - `canvas`: the side of the square that pictures are decoded to. Default: 1.5 × image_size, or
+      the pictures' own side if they are all squares of one size up to that;
+    - `labels`: "auto" takes folders as classes if every image lies in <class>/<file>; "folders"
+      takes the first level of folders however deep the images lie; "none" uses no labels;
+    - `probe`: which images the features are judged on. "validation" holds `validation` images (at
+      most 10 %) out of training unless the source brings a validation split; "test" is for the
+      last word; "none" and `validation=0` train on everything;
+    - `memory`: sets that take up to so many GiB are decoded once and kept, others are decoded as
+      they are used;
+    - `workers`: processes that decode. Default: one for each core, at most 8.
+    """
+    options = Options(
+        image_size=image_size,
+        canvas=canvas,
+        labels=labels,
+        probe=probe,
+        validation=validation,
+        memory=memory,
+        workers=default_workers() if workers is None else workers,
+        seed=seed,
+    )
+    if source == "builtin":
+        return _load_builtin(options)
+    if source in NAMED:
+        return load_named(source, data_root(root), options)
+    folder = Path(source).expanduser()
+    if not source or not folder.is_dir():  # an empty path would be the working folder
+        raise _unknown(source, folder)
+    return load_folder(folder, options)
+
+
+def default_workers() -> int:
+    """One process for each core this process may use, at most 8."""
+    if hasattr(os, "sched_getaffinity"):
+        return min(8, len(os.sched_getaffinity(0)))
+    return min(8, os.cpu_count() or 1)
+
+
+def nearest(name: str) -> str:
+    """ " Did you mean …?" for a name that is nearly known, else nothing."""
+    matches = get_close_matches(name.lower(), ["builtin", *NAMED], n=1)
+    return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def _load_builtin(options: Options) -> DataSet:
+    from amcl.data.builtin import builtin
+
+    if options.probe == "test":
+        raise ValueError("The built-in set has no test split: use probe='validation'.")
+    images = builtin()
+    options.check_canvas(images.train)
+    image_size = options.image_size or images.image_size
+    probe = images.probe if options.probes else None
+    return replace(images, probe=probe, image_size=image_size, small=image_size <= 64)
+
+
+def _unknown(source: str, folder: Path) -> FileNotFoundError | NotADirectoryError:
+    names = ", ".join(["builtin", *NAMED])
+    if source and folder.exists():
+        return NotADirectoryError(
+            f"{source!r} is a file: give the folder that holds the images, unpacked, or one of "
+            f"{names}."
+        )
+    return FileNotFoundError(
+        f"{source!r} is neither a folder nor a known data set.{nearest(source)} Give the folder "
+        f"that holds the images, or one of {names}."
+    )

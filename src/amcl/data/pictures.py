@@ -1,0 +1,180 @@
+"""Listed image files → a data set: sizes chosen, pictures read, some held out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Literal
+
+import torch
+
+from amcl.data.decode import UnreadableImage, size
+from amcl.data.images import (
+    DataSet,
+    FileImages,
+    Images,
+    Labelled,
+    MemoryImages,
+    Probe,
+    Rgb,
+    Unreadable,
+)
+from amcl.data.options import Options
+from amcl.data.split import hold_out, sample
+from amcl.data.stream import read_into_memory
+
+# Those of ImageNet: photographs of nearly any kind come close to them.
+MEAN: Rgb = (0.485, 0.456, 0.406)
+STD: Rgb = (0.229, 0.224, 0.225)
+
+VIEW_SIZES = (32, 64, 96, 128, 224)
+HEADERS = 100  # looked at to choose sizes
+CANVAS_RATIO = 1.5  # a crop of 44 % of a picture still has a pixel for each of the view's
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Image files in a fixed order, with their classes if they have any."""
+
+    paths: list[str]
+    labels: torch.Tensor | None = None
+    classes: tuple[str, ...] = ()
+    unreadable: Unreadable = ()
+
+    def with_labels(self, labels: Sequence[int], classes: tuple[str, ...]) -> "Listing":
+        return replace(self, labels=torch.tensor(labels, dtype=torch.long), classes=classes)
+
+    def without_labels(self) -> "Listing":
+        return replace(self, labels=None, classes=())
+
+
+def read_pictures(
+    name: str,
+    train: Listing,
+    queries: Listing | None,
+    options: Options,
+    *,
+    notes: Sequence[str] = (),
+    mean: Rgb = MEAN,
+    std: Rgb = STD,
+) -> DataSet:
+    """The data set of listed files: in memory if they fit, else decoded as they are used.
+
+    With labels and without `queries`, these are held out of `train`.
+    """
+    image_size, canvas, size_notes = choose_sizes(train.paths, options)
+    reader = _Reader(canvas, options)
+    images, labels = reader.read(train)
+    probe, more_notes = None, []
+    if labels is not None:
+        labelled = Labelled(images, labels)
+        if queries is not None:
+            held = reader.labelled(queries)
+        else:
+            kept, out = hold_out(labels, min(options.validation, len(labels) // 10), options.seed)
+            held = reader.into_memory(labelled.subset(out))
+            labelled = labelled.subset(kept)
+        images = labelled.images
+        if len(held.images) == 0:
+            more_notes.append("too few labelled images to hold any out")
+        else:
+            chosen = sample(
+                len(labelled.labels), options.bank or len(labelled.labels), options.seed
+            )
+            bank = reader.into_memory(labelled.subset(chosen))
+            split: Literal["validation", "test"]
+            split = "test" if options.probe == "test" else "validation"
+            probe = Probe(bank, held, train.classes, split)
+    return DataSet(
+        name=name,
+        train=images,
+        probe=probe,
+        image_size=image_size,
+        mean=mean,
+        std=std,
+        small=image_size <= 64,
+        unreadable=tuple(dict(reader.unreadable).items()),
+        notes=(*notes, *size_notes, *more_notes),
+    )
+
+
+def choose_sizes(paths: Sequence[str], options: Options) -> tuple[int, int, list[str]]:
+    """The views' side, the canvas's side, and how they were chosen."""
+    shapes = _some_shapes(paths)
+    notes = []
+    image_size = options.image_size
+    if image_size is None:
+        short = median(min(shape) for shape in shapes)
+        image_size = max((side for side in VIEW_SIZES if side <= short), default=VIEW_SIZES[0])
+        notes.append(
+            f"views of {image_size}: chosen for a median short side of {short:g} pixels in "
+            f"{len(shapes)} pictures"
+        )
+    if options.canvas is not None:
+        return image_size, options.canvas, notes
+    canvas = round(CANVAS_RATIO * image_size)
+    (height, width), *others = set(shapes)
+    if not others and height == width <= canvas:
+        return image_size, height, notes
+    notes.append(f"pictures squashed onto {canvas}×{canvas}, {CANVAS_RATIO} times the views")
+    return image_size, canvas, notes
+
+
+def _some_shapes(paths: Sequence[str]) -> list[tuple[int, int]]:
+    """(Height, width) of up to 100 readable pictures, from all over the list."""
+    step = max(1, len(paths) // HEADERS)
+    spread = [path for start in range(step) for path in paths[start::step]]
+    shapes: list[tuple[int, int]] = []
+    first: UnreadableImage | None = None
+    for path in spread:
+        try:
+            shapes.append(size(path))
+        except UnreadableImage as error:
+            first = first or error
+        if len(shapes) == HEADERS:
+            break
+    if not shapes:
+        raise _none_readable(len(paths), str(first))
+    return shapes
+
+
+def _none_readable(count: int, first: str) -> ValueError:
+    return ValueError(
+        f"None of the {count} image files can be read; the first: {first}. Check that the "
+        "files were copied or downloaded whole."
+    )
+
+
+class _Reader:
+    """Files → images on one canvas, with a record of what could not be read."""
+
+    def __init__(self, canvas: int, options: Options) -> None:
+        self.canvas, self.options = canvas, options
+        self.unreadable: list[tuple[str, str]] = []
+
+    def read(self, listing: Listing) -> tuple[Images, torch.Tensor | None]:
+        self.unreadable += listing.unreadable
+        files = FileImages(listing.paths, self.canvas)
+        if not self.options.fits_memory(files):
+            return files, listing.labels
+        images, kept = self._decode(files)
+        if len(images) == 0:
+            raise _none_readable(len(files), ": ".join(self.unreadable[-len(files)]))
+        return images, None if listing.labels is None else listing.labels[kept]
+
+    def labelled(self, listing: Listing) -> Labelled:
+        images, labels = self.read(listing)
+        assert labels is not None
+        return Labelled(images, labels)
+
+    def into_memory(self, labelled: Labelled) -> Labelled:
+        """Decoded, unless that takes more memory than allowed."""
+        files = labelled.images
+        if isinstance(files, MemoryImages) or not self.options.fits_memory(files) or not len(files):
+            return labelled
+        images, kept = self._decode(files)
+        return Labelled(images, labelled.labels[kept])
+
+    def _decode(self, files: FileImages) -> tuple[MemoryImages, torch.Tensor]:
+        images, kept, unreadable = read_into_memory(files, workers=self.options.workers)
+        self.unreadable += unreadable
+        return images, kept

@@ -1,0 +1,64 @@
+"""Barlow Twins: the channels of two views correlate one to one, and with no other."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from amcl.backbones import Backbone
+from amcl.losses import CrossCorrelationLoss
+from amcl.methods.base import Method, MethodSettings
+from amcl.settings import positive_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarlowTwinsSettings(MethodSettings):
+    """Barlow Twins. Temperatures lie around 1."""
+
+    name: ClassVar[str] = "barlow"
+
+    tau: float = 1.0
+    tau_lower: float = 0.5
+    tau_upper: float = 1.5
+    prior_tau: float = 1.0
+    projector: tuple[int, ...] = (2048, 2048, 2048)
+    projector_norm: bool = True
+    lam: float = 5e-3
+    """λ, the weight of the off-diagonal part."""
+    omega_reduction: Literal["mean", "sum"] = "mean"
+    """Ω over channels: their mean, or the print's sum."""
+    loss_scale: float = 1.0
+    """Multiplies the loss, a sum over channels that LARS does not mind but SGD does."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        positive_number("loss_scale", self.loss_scale)
+
+
+class BarlowTwins(Method):
+    """Barlow Twins (Eq. 2.3), and with several heads and adaptive temperatures + AMCL."""
+
+    def __init__(self, settings: BarlowTwinsSettings, backbone: Backbone) -> None:
+        loss = CrossCorrelationLoss(
+            settings.heads,
+            settings.make_temperature(),
+            lam=settings.lam,
+            beta=settings.omega_weight,
+            prior_tau=settings.prior_tau,
+            omega_reduction=settings.omega_reduction,
+            head_reduction=settings.head_reduction,
+            validate=False,
+        )
+        extra = loss.temperature.extra_outputs
+        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra))
+        self.loss = loss
+        self.scale = settings.loss_scale
+
+    def before_step(self, epoch: float, progress: float) -> None:
+        self.loss.set_epoch(epoch)
+
+    def forward(
+        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
+    ) -> torch.Tensor:
+        z0, z1 = self.heads(self.backbone(view0)), self.heads(self.backbone(view1))
+        return self.scale * self._keep(self.loss(z0, z1, return_stats=watch))

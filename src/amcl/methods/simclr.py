@@ -1,0 +1,36 @@
+"""SimCLR: two views through one network, every other image of the batch a negative."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from amcl.backbones import Backbone
+from amcl.methods.base import Method
+from amcl.methods.contrastive import ContrastiveSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimCLRSettings(ContrastiveSettings):
+    """SimCLR."""
+
+    name: ClassVar[str] = "simclr"
+
+
+class SimCLR(Method):
+    """SimCLR (Eq. 2.1), and with several heads and adaptive temperatures SimCLR + AMCL."""
+
+    def __init__(self, settings: SimCLRSettings, backbone: Backbone) -> None:
+        loss = settings.make_loss("both_views")
+        extra = loss.temperature.extra_outputs
+        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra))
+        self.loss = loss
+
+    def before_step(self, epoch: float, progress: float) -> None:
+        self.loss.set_epoch(epoch)
+
+    def forward(
+        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
+    ) -> torch.Tensor:
+        z0, z1 = self.heads(self.backbone(view0)), self.heads(self.backbone(view1))
+        return self._keep(self.loss(z0, z1, return_stats=watch))

@@ -1,0 +1,87 @@
+"""SimSiam: each view predicts the other's projection, which is held fixed."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from amcl.backbones import Backbone
+from amcl.losses import NegativeCosineLoss
+from amcl.methods.base import Method, MethodSettings
+from amcl.modules import LastNorm, ProjectionHeads
+from amcl.settings import whole_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimSiamSettings(MethodSettings):
+    """SimSiam. The heads are its predictors; temperatures lie around 1."""
+
+    name: ClassVar[str] = "simsiam"
+
+    tau: float = 1.0
+    tau_lower: float = 0.5
+    tau_upper: float = 1.5
+    prior_tau: float = 1.0
+    projector: tuple[int, ...] = (2048, 2048)
+    projector_norm: bool = True
+    projector_last_norm: LastNorm = "affine"
+    predictor: int = 512
+    """Hidden width of the predictors."""
+    shared_projector: bool = True
+    """One projector for all predictors (the print); false: one for each."""
+    fixed_predictor_rate: bool = True
+    """The predictors' learning rate does not decay."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("predictor", self.predictor, "it is a width, such as 512")
+        if self.temperature == "uncertainty":
+            raise ValueError(
+                "temperature='uncertainty' (TaU) is an extra output of a projector, and SimSiam's "
+                "pairs start at its predictors: choose another temperature or method."
+            )
+        if self.temperature == "adaptive-negative":
+            raise ValueError(
+                "temperature='adaptive-negative' adapts the temperatures of negative pairs, and "
+                "SimSiam has none: choose 'adaptive' or 'constant'."
+            )
+
+
+class SimSiam(Method):
+    """SimSiam (Eq. 2.2) with C predictors, and SimSiam + AMCL."""
+
+    def __init__(self, settings: SimSiamSettings, backbone: Backbone) -> None:
+        projectors = 1 if settings.shared_projector else settings.heads
+        super().__init__(backbone, settings.make_heads(backbone.dim, projectors))
+        dim = settings.dim
+        self.predictors = ProjectionHeads(
+            dim, settings.predictor, dim, num_heads=settings.heads, norm=True
+        )
+        self.loss = NegativeCosineLoss(
+            settings.heads,
+            settings.make_temperature(),
+            beta=settings.omega_weight,
+            prior_tau=settings.prior_tau,
+            head_reduction=settings.head_reduction,
+            validate=False,
+        )
+        self.fixed = settings.fixed_predictor_rate
+
+    def before_step(self, epoch: float, progress: float) -> None:
+        self.loss.set_epoch(epoch)
+
+    def with_fixed_rate(self) -> list[nn.Module]:
+        return [self.predictors] if self.fixed else []
+
+    def forward(
+        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
+    ) -> torch.Tensor:
+        h0, h1 = self._target(view0), self._target(view1)
+        z0, z1 = self.predictors(h0), self.predictors(h1)
+        return self._keep(self.loss(z0, z1, h0, h1, return_stats=watch))
+
+    def _target(self, view: torch.Tensor) -> torch.Tensor:
+        """What is predicted: (N, D) of a shared projector, (C, N, D) of one a head."""
+        h = self.project(view)
+        return h[0] if h.shape[0] == 1 else h

@@ -1,0 +1,19 @@
+"""How a run can end other than well, each with the exit code that scripts see."""
+
+
+class RunError(Exception):
+    """A run cannot start or go on; the message says why and what to do."""
+
+    exit_code = 1
+
+
+class NonFiniteError(RunError):
+    """The loss or the weights are no longer finite."""
+
+    exit_code = 3
+
+
+class Interrupted(RunError):
+    """The run was asked to stop, and did so with everything saved."""
+
+    exit_code = 130

@@ -1,0 +1,409 @@
+"""Pre-training: the loop, from images to a trained backbone."""
+
+import json
+import logging
+import shlex
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from amcl.backbones import Backbone
+from amcl.data import Batch, DataSet, load_dataset, stream
+from amcl.distributed import mean_over_ranks
+from amcl.methods import Method, make_method
+from amcl.seeds import generator, seed_of
+from amcl.training.checkpoint import (
+    keep_checkpoint,
+    load_checkpoint,
+    save_checkpoint,
+    save_tensors,
+)
+from amcl.training.config import Config
+from amcl.training.display import Display
+from amcl.training.errors import Interrupted, NonFiniteError, RunError
+from amcl.training.hardware import StopRequest, make_fabric
+from amcl.training.optimisers import make_optimiser, rate_factor, set_rate
+from amcl.training.run_folder import RunFolder
+from amcl.training.trackers import make_trackers
+from amcl.training.watch import Watch
+from amcl.views import Views
+
+logger = logging.getLogger("amcl")
+
+
+def pretrain(config: Config, out: str | Path, *, resume: bool = False) -> Path:
+    """Train a backbone as `config` says and leave it in the run folder `out`.
+
+    Everything random is a function of the seed and the step, so a run that was stopped and
+    resumed is the run that never stopped. Returns the path of the trained backbone.
+    """
+    folder = RunFolder(Path(out))
+    if not resume:
+        folder.check_free()
+    fabric = make_fabric(config.hardware)
+    fabric.launch()
+    with StopRequest() as stop:
+        try:
+            _run(fabric, config, folder, resume, stop)
+        finally:
+            folder.close()
+    return folder.backbone
+
+
+def _run(
+    fabric: Fabric, config: Config, folder: RunFolder, resume: bool, stop: StopRequest
+) -> None:
+    first = fabric.is_global_zero
+    data = _load_data(config)
+    plan = Plan.of(config, data, fabric)
+    torch.manual_seed(seed_of(config.run.seed, "weights"))
+    backbone = Backbone(config.backbone, data.image_size)
+    method = make_method(config.method, backbone)
+    if config.hardware.sync_norm:
+        method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)
+    if config.hardware.channels_last:
+        method = method.to(memory_format=torch.channels_last)
+    optimiser = make_optimiser(method, config.optimiser, config.run.batch_size)
+    views = Views(data.image_size, config.views, mean=data.mean, std=data.std)
+    watch = Watch(data, views, config.run.knn_k) if first else None
+    peak = config.optimiser.peak_rate(config.run.batch_size)
+
+    trained, optimiser = fabric.setup(method, optimiser)
+    done, loss_sum = 0, torch.zeros((), device=fabric.device)
+    if resume:
+        state = load_checkpoint(folder.checkpoint)
+        done = _restore(state, fabric, method, optimiser, loss_sum)
+    if first:
+        if not resume:
+            folder.create(config)
+        folder.open(done)
+        logger.info(data.describe())
+        for path, reason in data.unreadable:
+            logger.debug("skipped %s: %s", path, reason)
+        logger.info(_summary(config, method, plan, done))
+    fabric.barrier()
+    trackers = make_trackers(config, folder.path) if first else []
+
+    def record(row: dict[str, Any]) -> None:
+        folder.write(row)
+        for tracker in trackers:
+            tracker.write(row)
+
+    def save() -> None:
+        if first:
+            _require_finite(method, done, folder)
+            save_checkpoint(
+                folder.checkpoint, _state(fabric, method, optimiser, loss_sum, done, config)
+            )
+
+    display = Display(plan.total, plan.per_epoch, config.run.batch_size, shown=first)
+    batches = stream(data.train, plan.indices(done), workers=config.data.workers)
+    saved, skipped = time.monotonic(), set[str]()
+    with display:
+        display.start(done)
+        for step in range(done, plan.total):
+            epoch = step / plan.per_epoch
+            ends_epoch = (step + 1) % plan.per_epoch == 0
+            torch.manual_seed(seed_of(config.run.seed, "step", step, fabric.global_rank))
+            rate = set_rate(
+                optimiser, peak, rate_factor(config.optimiser, epoch, config.run.epochs)
+            )
+            method.before_step(epoch, step / plan.total)
+
+            loss = torch.zeros((), device=fabric.device)
+            for part in range(plan.accumulate):
+                batch = next(batches)
+                for path, reason in batch.unreadable:
+                    if path not in skipped:
+                        logger.warning("skipped %s: %s", path, reason)
+                        skipped.add(path)
+                view0, view1 = _views_of(batch, views, plan, step, part, fabric, config)
+                last = part + 1 == plan.accumulate
+                with fabric.no_backward_sync(trained, enabled=not last and plan.world_size > 1):
+                    part_loss = trained(view0, view1, watch=ends_epoch and last)
+                    fabric.backward(part_loss / plan.accumulate)
+                loss += part_loss.detach() / plan.accumulate
+            if config.optimiser.clip:
+                fabric.clip_gradients(trained, optimiser, max_norm=config.optimiser.clip)
+            optimiser.step()
+            optimiser.zero_grad()
+            method.after_step()
+
+            done = step + 1
+            loss_sum += loss
+            if not (ends_epoch or done % plan.check_every == 0):
+                continue
+            mean_loss, asked = plan.agree(loss_sum, loss, stop)
+            if not torch.isfinite(mean_loss):
+                raise NonFiniteError(_non_finite("the loss", done, folder))
+            display.advance(done, mean_loss.item())
+            if done % config.run.log_every == 0:
+                record({"kind": "step", "step": done, "loss": mean_loss.item(), "lr": rate})
+            if ends_epoch:
+                number = done // plan.per_epoch
+                row = _epoch_row(method, plan, done, loss_sum, rate, display)
+                loss_sum.zero_()
+                if first:
+                    record(row)
+                    logger.log(
+                        logging.DEBUG if display.bar.live.is_started else logging.INFO,
+                        "epoch %d/%d  loss %.4f  %.0f images/s  %s left",
+                        *(number, config.run.epochs, row["loss"], row["images_per_second"]),
+                        display.left(done),
+                    )
+                    if watch and (number % config.run.probe_every == 0 or done == plan.total):
+                        _probe(watch, method, fabric, number, done, record)
+                fabric.barrier()
+            minutes = (time.monotonic() - saved) / 60
+            due = ends_epoch and (done // plan.per_epoch) % config.run.save_every == 0
+            if due or asked or done == plan.total or minutes >= config.run.save_minutes:
+                save()
+                saved = time.monotonic()
+                keep = config.run.keep_every
+                if first and ends_epoch and keep and (done // plan.per_epoch) % keep == 0:
+                    keep_checkpoint(folder.checkpoint, f"epoch-{done // plan.per_epoch:04d}.pt")
+            if asked:
+                raise Interrupted(_how_to_resume(folder, done, plan))
+    for tracker in trackers:
+        tracker.close()
+    if first:
+        export_backbone(folder.backbone, method.backbone, data)
+        logger.info("the trained backbone is in %s", folder.backbone)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which images each step, part and process sees."""
+
+    images: int
+    batch_size: int
+    accumulate: int
+    epochs: int
+    seed: int
+    rank: int
+    world_size: int
+    check_every: int
+
+    @staticmethod
+    def of(config: Config, data: DataSet, fabric: Fabric) -> "Plan":
+        """The plan of a run on this process; an error where the numbers do not fit."""
+        run, images = config.run, len(data.train)
+        if run.batch_size > images:
+            raise RunError(
+                f"a batch of {run.batch_size} images does not fit into the {images} there are: "
+                f"use --batch-size {max(images // 2, 1)} or less, or bring more images."
+            )
+        if run.batch_size % (run.accumulate * fabric.world_size):
+            raise RunError(
+                f"a batch of {run.batch_size} does not divide among {fabric.world_size} processes "
+                f"and {run.accumulate} parts: choose a multiple of "
+                f"{run.accumulate * fabric.world_size} for --batch-size."
+            )
+        return Plan(
+            images,
+            run.batch_size,
+            run.accumulate,
+            run.epochs,
+            run.seed,
+            fabric.global_rank,
+            fabric.world_size,
+            # Looking at the loss waits for the device, which costs nothing on a CPU.
+            check_every=1 if fabric.device.type == "cpu" else 10,
+        )
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps an epoch; what is left over comes in another epoch's order."""
+        return self.images // self.batch_size
+
+    @property
+    def total(self) -> int:
+        """Steps of the run."""
+        return self.per_epoch * self.epochs
+
+    def rows(self, part: int) -> tuple[int, int]:
+        """This process's rows of a step's batch, from and to, in one part."""
+        count = self.batch_size // (self.accumulate * self.world_size)
+        start = (part * self.world_size + self.rank) * count
+        return start, start + count
+
+    def indices(self, done: int) -> Iterator[torch.Tensor]:
+        """This process's images, part by part, from step `done` on."""
+        for step in range(done, self.total):
+            epoch, place = divmod(step, self.per_epoch)
+            if place == 0 or step == done:
+                order = torch.randperm(self.images, generator=generator(self.seed, "order", epoch))
+            batch = order[place * self.batch_size : (place + 1) * self.batch_size]
+            for part in range(self.accumulate):
+                start, stop = self.rows(part)
+                yield batch[start:stop]
+
+    def agree(
+        self, loss_sum: torch.Tensor, loss: torch.Tensor, stop: StopRequest
+    ) -> tuple[torch.Tensor, bool]:
+        """The loss over all processes, and whether any was asked to stop."""
+        asked = torch.tensor(float(stop.signal is not None), device=loss.device)
+        mean = mean_over_ranks(torch.stack([loss, loss_sum, asked]))
+        loss_sum.copy_(mean[1])
+        return mean[0], mean[2].item() > 0
+
+
+def export_backbone(path: Path, backbone: Backbone, data: DataSet) -> None:
+    """Write a backbone for other tools: timm's keys, and in the metadata what made it."""
+    metadata = {
+        "backbone": json.dumps(backbone.metadata()),
+        "mean": json.dumps(data.mean),
+        "std": json.dumps(data.std),
+    }
+    save_tensors(path, backbone.network.state_dict(), metadata)
+
+
+def _load_data(config: Config) -> DataSet:
+    settings = config.data
+    return load_dataset(
+        settings.data,
+        root=Path(settings.data_root) if settings.data_root else None,
+        image_size=settings.image_size,
+        canvas=settings.canvas,
+        labels=settings.labels,
+        probe=settings.probe,
+        validation=settings.validation,
+        memory=settings.memory,
+        workers=settings.workers,
+        seed=config.run.seed,
+    )
+
+
+def _views_of(
+    batch: Batch,
+    views: Views,
+    plan: Plan,
+    step: int,
+    part: int,
+    fabric: Fabric,
+    config: Config,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two views of this process's images, drawn as they would be in one process."""
+    start, stop = plan.rows(part)
+    shapes = None
+    if batch.shapes is not None:
+        shapes = torch.ones(plan.batch_size, 2)
+        shapes[start:stop] = batch.shapes
+    chance = generator(plan.seed, "views", step)
+    drawn = views.draw(plan.batch_size, generator=chance, shapes=shapes).rows(start, stop)
+    both = views(batch.pixels.to(fabric.device), drawn.to(fabric.device))
+    if config.hardware.channels_last:
+        n = both.shape[1]
+        both = both.flatten(0, 1).contiguous(memory_format=torch.channels_last)
+        return both[:n], both[n:]
+    return both[0], both[1]
+
+
+def _epoch_row(
+    method: Method,
+    plan: Plan,
+    done: int,
+    loss_sum: torch.Tensor,
+    rate: float,
+    display: Display,
+) -> dict[str, Any]:
+    stats = {} if method.stats is None else method.stats.to_dict()
+    return {
+        "kind": "epoch",
+        "step": done,
+        "epoch": done // plan.per_epoch,
+        "loss": loss_sum.item() / plan.per_epoch,
+        "lr": rate,
+        "images_per_second": round(display.rate(done), 1),
+        **stats,
+    }
+
+
+def _probe(
+    watch: Watch, method: Method, fabric: Fabric, epoch: int, done: int, record: Any
+) -> None:
+    found = watch.probe(method, fabric.device)
+    record({"kind": "probe", "step": done, "epoch": epoch, **found})
+    text = "  ".join(
+        f"{name} {value:.1%}" if name.startswith("knn") else f"{name} {value:.3g}"
+        for name, value in found.items()
+    )
+    logger.info("epoch %d  %s", epoch, text)
+    for told in watch.advice(method, found):
+        logger.warning("epoch %d: %s", epoch, told)
+
+
+def _state(
+    fabric: Fabric,
+    method: Method,
+    optimiser: Any,
+    loss_sum: torch.Tensor,
+    done: int,
+    config: Config,
+) -> dict[str, Any]:
+    return {
+        "step": done,
+        "config": config.to_toml(),
+        "method": method.state_dict(),
+        "optimiser": optimiser.state_dict(),
+        "loss_sum": loss_sum,
+        "precision": fabric.strategy.precision.state_dict(),
+    }
+
+
+def _restore(
+    state: dict[str, Any],
+    fabric: Fabric,
+    method: Method,
+    optimiser: Any,
+    loss_sum: torch.Tensor,
+) -> int:
+    method.load_state_dict(state["method"])
+    optimiser.load_state_dict(state["optimiser"])
+    fabric.strategy.precision.load_state_dict(state["precision"])
+    loss_sum.copy_(state["loss_sum"])
+    step: int = state["step"]
+    return step
+
+
+def _require_finite(method: Method, done: int, folder: RunFolder) -> None:
+    for name, value in method.state_dict().items():
+        if value.is_floating_point() and not torch.isfinite(value).all():
+            raise NonFiniteError(_non_finite(name, done, folder))
+
+
+def _non_finite(what: str, done: int, folder: RunFolder) -> str:
+    kept = (
+        f"The last good checkpoint is kept: {folder.checkpoint}"
+        if folder.checkpoint.exists()
+        else "No checkpoint had been written"
+    )
+    return (
+        f"{what} is not finite after step {done}: training diverged and was stopped. {kept}. Start "
+        "again with a lower --lr, a longer --warmup-epochs, --clip 1, or for adaptive temperatures "
+        "a higher --tau-lower."
+    )
+
+
+def _how_to_resume(folder: RunFolder, done: int, plan: Plan) -> str:
+    path = shlex.quote(str(folder.path))
+    return (
+        f"stopped after step {done} of {plan.total}, everything is saved. "
+        f"Go on with: amcl pretrain --resume {path}"
+    )
+
+
+def _summary(config: Config, method: Method, plan: Plan, done: int) -> str:
+    trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
+    begin = f"going on after step {done} of {plan.total}" if done else f"{plan.total} steps"
+    return (
+        f"{config.method.name}, {config.method.heads} head{'s' * (config.method.heads > 1)}, "
+        f"{config.method.temperature} temperature; {config.backbone.backbone} "
+        f"×{config.backbone.width:g}, {trained / 1e6:.1f} M parameters in all; "
+        f"{plan.epochs} epochs of {plan.per_epoch} steps of {plan.batch_size} images: {begin}"
+    )

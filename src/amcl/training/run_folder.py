@@ -1,0 +1,151 @@
+"""The run folder: configuration, environment, metrics, checkpoints and log of one run."""
+
+import fcntl
+import json
+import logging
+import platform
+import shlex
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from amcl.training.config import Config
+from amcl.training.errors import RunError
+
+logger = logging.getLogger("amcl")
+
+_PACKAGES = ("amcl-torch", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "pillow")
+
+
+class RunFolder:
+    """One run's files. Only the first process writes.
+
+    `config.toml`, `environment.jsonl` (a line for each start), `metrics.jsonl`, `log.txt`,
+    `checkpoints/last.pt`, and at the end `backbone.safetensors`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+        self._metrics: IO[str] | None = None
+        self._handler: logging.Handler | None = None
+
+    @property
+    def config(self) -> Path:
+        return self.path / "config.toml"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.txt"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoints" / "last.pt"
+
+    @property
+    def backbone(self) -> Path:
+        return self.path / "backbone.safetensors"
+
+    def check_free(self) -> None:
+        """Raise an error if the folder holds anything: a run is never written over."""
+        if self.config.exists():
+            raise RunError(
+                f"{self.path} holds a run already. Go on with it: amcl pretrain --resume "
+                f"{shlex.quote(str(self.path))}; or choose another folder: --out."
+            )
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
+
+    def read_config(self) -> Config:
+        """The configuration the run was started with."""
+        if not self.config.is_file():
+            raise RunError(f"{self.path} is no run folder: it has no {self.config.name}.")
+        return Config.from_file(self.config)
+
+    def create(self, config: Config) -> None:
+        """Make the folder of a new run."""
+        self.check_free()
+        try:
+            self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
+            self.config.write_text(config.to_toml(), encoding="utf-8")
+        except OSError as error:
+            raise RunError(f"could not make the run folder {self.path}: {error}.") from error
+
+    def open(self, step: int) -> None:
+        """Take the folder for this process and forget metrics after `step`: they come again."""
+        self._lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunError(f"another process is training in {self.path} now.") from error
+        self._forget_after(step)
+        self._metrics = self.metrics.open("a", encoding="utf-8")
+        self._handler = logging.FileHandler(self.log, encoding="utf-8")
+        self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(self._handler)
+        with (self.path / "environment.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"step": step, **environment()}) + "\n")
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Append a line of metrics."""
+        if self._metrics is not None:
+            self._metrics.write(json.dumps(row) + "\n")
+            self._metrics.flush()
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        if self._handler is not None:
+            logger.removeHandler(self._handler)
+            self._handler.close()
+        for file in (self._metrics, self._lock):
+            if file is not None:
+                file.close()
+
+    def _forget_after(self, step: int) -> None:
+        if not self.metrics.exists():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                break  # the run was killed while it wrote this line
+            if row["step"] > step:
+                break
+            kept.append(line + "\n")
+        temporary = self.metrics.with_suffix(".writing")
+        temporary.write_text("".join(kept), encoding="utf-8")
+        temporary.replace(self.metrics)
+
+
+def read_metrics(run: str | Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics."""
+    path = RunFolder(Path(run)).metrics
+    if not path.is_file():
+        raise RunError(f"there are no metrics in {run}: it is no run folder.")
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def environment() -> dict[str, Any]:
+    """What a run's numbers may depend on."""
+    packages: dict[str, str | None] = {}
+    for name in _PACKAGES:
+        try:
+            packages[name] = version(name)
+        except PackageNotFoundError:
+            packages[name] = None
+    return {
+        "command": shlex.join(sys.argv),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "packages": packages,
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }

@@ -1,0 +1,70 @@
+"""Metrics for other tools: TensorBoard and Weights & Biases, each when asked for."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+from amcl.training.config import Config
+from amcl.training.errors import RunError
+
+
+class Tracker(Protocol):
+    """Where a row of metrics goes besides the run folder."""
+
+    def write(self, row: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TensorBoard:
+    """Event files in the run folder's `tensorboard`."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise RunError(_missing("--tensorboard", "tensorboard")) from error
+        make: Any = SummaryWriter
+        self._writer = make(str(folder / "tensorboard"))
+
+    def write(self, row: dict[str, Any]) -> None:
+        for name, value in row.items():
+            if isinstance(value, int | float) and name not in ("step", "epoch"):
+                self._writer.add_scalar(f"{row['kind']}/{name}", value, row["step"])
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run of a Weights & Biases project."""
+
+    def __init__(self, project: str, folder: Path, config: Config) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise RunError(_missing("--wandb", "wandb")) from error
+        settings = {"toml": config.to_toml()}
+        self._run: Any = wandb.init(
+            project=project, name=folder.name, dir=str(folder), config=settings
+        )
+
+    def write(self, row: dict[str, Any]) -> None:
+        numbers = {f"{row['kind']}/{name}": value for name, value in row.items() if name != "kind"}
+        self._run.log(numbers, step=row["step"])
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+def make_trackers(config: Config, folder: Path) -> list[Tracker]:
+    """The trackers a configuration asks for."""
+    trackers: list[Tracker] = []
+    if config.run.tensorboard:
+        trackers.append(TensorBoard(folder))
+    if config.run.wandb:
+        trackers.append(WeightsAndBiases(config.run.wandb, folder, config))
+    return trackers
+
+
+def _missing(option: str, extra: str) -> str:
+    return f"{option} needs the package {extra}: pip install 'amcl-torch[{extra}]'."

@@ -1,0 +1,7 @@
+"""Two random views of each image of a batch: drawn on the CPU, made on the images' device."""
+
+from amcl.views.parameters import ViewParameters
+from amcl.views.settings import LETTERS, ViewSettings
+from amcl.views.views import IMAGENET_MEAN, IMAGENET_STD, Views
+
+__all__ = ["IMAGENET_MEAN", "IMAGENET_STD", "LETTERS", "ViewParameters", "ViewSettings", "Views"]

@@ -1,0 +1,161 @@
+"""Drawing of the two crop boxes of each image.
+
+A box is (top, left, height, width) in fractions of the image's sides.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+
+Range = tuple[float, float]
+_ATTEMPTS = 10  # as torchvision's RandomResizedCrop
+_ROUNDS = 20
+_ROUNDING = 1e-6
+
+
+def whole(n: int) -> torch.Tensor:
+    """The box that is all of the image: (n, 4)."""
+    return torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(n, 1)
+
+
+def overlap(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """The area that two boxes (…, 4) share over that of the smaller: 1 where it lies within."""
+    start = torch.maximum(first[..., :2], second[..., :2])
+    end = torch.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
+    shared = (end - start).clamp_min(0).prod(-1)
+    return shared / torch.minimum(first[..., 2:].prod(-1), second[..., 2:].prod(-1))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Random boxes for pictures of given shapes.
+
+    - `shapes`: (N, 2), heights and widths; `scale`: least and most area of a box, as a fraction;
+    - `ratio`: least and most width / height of a box, in the picture's own shape.
+    """
+
+    shapes: torch.Tensor
+    scale: Range
+    ratio: Range
+    generator: torch.Generator
+
+    def boxes(self) -> torch.Tensor:
+        """A box for each picture, (N, 4), as torchvision's RandomResizedCrop draws it.
+
+        Its area is uniform in `scale`, the logarithm of its width / height in that of `ratio`, its
+        position in the picture; where no attempt fits, it is the largest central one within
+        `ratio`. Sides are not rounded to pixels.
+        """
+        size, fits = self._sizes()
+        place = torch.rand(len(size), 2, generator=self.generator)
+        return torch.cat([torch.where(fits[:, None], place, 0.5) * (1 - size), size], -1)
+
+    def pair(self, min_overlap: float = 0.0) -> torch.Tensor:
+        """Two boxes for each picture, (2, N, 4), that overlap by at least `min_overlap`.
+
+        Pairs that overlap less are drawn anew, both boxes. Those that never fit become two boxes
+        of one size, shifted to an overlap that is uniform from `min_overlap` to 1.
+        """
+        pair = torch.stack([self.boxes(), self.boxes()])
+        for _ in range(_ROUNDS):
+            short = _rows(overlap(*pair) < min_overlap - _ROUNDING)
+            if not len(short):
+                return pair
+            again = replace(self, shapes=self.shapes[short])
+            pair[:, short] = torch.stack([again.boxes(), again.boxes()])
+        short = _rows(overlap(*pair) < min_overlap - _ROUNDING)
+        shared = torch.rand(len(short), generator=self.generator)
+        shared = min_overlap + (1 - min_overlap) * shared
+        pair[:, short] = _shifted(pair[0, short, 2:], shared, self.generator)
+        return pair
+
+    def pair_sharing(self, shared: float) -> torch.Tensor:
+        """Two boxes for each picture, (2, N, 4), of one size, that overlap by `shared` exactly.
+
+        The size is drawn as ever, and anew where the picture has no room to part two boxes of that
+        size so far. The pair is put at random, either box to either side of the other.
+        """
+        size, _ = self._sizes()
+        for _ in range(_ROUNDS):
+            large = _rows(_least_shares(size).prod(-1) > shared)
+            if not len(large):
+                break
+            size[large], _ = replace(self, shapes=self.shapes[large])._sizes()
+        large = _rows(_least_shares(size).prod(-1) > shared)
+        size[large] = _easiest_sizes(self.shapes[large], self.scale, self.ratio)
+        least = _least_shares(size).prod(-1)
+        if (least > shared + _ROUNDING).any():
+            raise ValueError(
+                f"overlap = {shared} is out of reach: crops of crop_scale = {self.scale} share "
+                f"{least.max():.2f} at least. Lower crop_scale's first value or raise overlap."
+            )
+        return _shifted(size, torch.full((len(size),), shared), self.generator)
+
+    def _sizes(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Heights and widths (N, 2) of boxes, and where (N,) an attempt gave one that fits."""
+        draws = (2, len(self.shapes), _ATTEMPTS)
+        area, tilt = torch.rand(draws, generator=self.generator)
+        area = self.scale[0] + (self.scale[1] - self.scale[0]) * area
+        low, high = map(math.log, self.ratio)
+        squash = _squash(self.shapes)
+        sizes = _sides(area, (low + (high - low) * tilt).exp() * squash)
+        fits = (sizes <= 1).all(-1)
+        chosen = sizes[torch.arange(len(sizes)), fits.to(torch.uint8).argmax(-1)]
+        nearest = torch.ones_like(squash).clamp(self.ratio[0] * squash, self.ratio[1] * squash)
+        central = torch.cat([1 / nearest, nearest], -1).clamp_max(1)
+        fits = fits.any(-1)
+        return torch.where(fits[:, None], chosen, central), fits
+
+
+def least_overlap(scale: Range, ratio: Range) -> float:
+    """The least overlap that two boxes of one size can have in a square picture."""
+    return _least_shares(_easiest_sizes(torch.ones(1, 2), scale, ratio)).prod().item()
+
+
+def _rows(where: torch.Tensor) -> torch.Tensor:
+    return where.nonzero().squeeze(1)
+
+
+def _squash(shapes: torch.Tensor) -> torch.Tensor:
+    """What turns width / height in pixels into the same in fractions, (N, 1)."""
+    return (shapes[:, :1] / shapes[:, 1:]).float()
+
+
+def _sides(area: torch.Tensor | float, ratio: torch.Tensor) -> torch.Tensor:
+    """Height and width of boxes, (…, 2), from area and width / height in fractions."""
+    return torch.stack([(area / ratio).sqrt(), (area * ratio).sqrt()], -1)
+
+
+def _least_shares(size: torch.Tensor) -> torch.Tensor:
+    """What two stretches of one length at either end of a side share of it, at least."""
+    return (2 - 1 / size).clamp_min(0)
+
+
+def _easiest_sizes(shapes: torch.Tensor, scale: Range, ratio: Range) -> torch.Tensor:
+    """The sizes (N, 2) that can be parted most: of least area and as long as fits."""
+    ends = (_squash(shapes) * torch.tensor(ratio)).clamp(scale[0], 1 / scale[0])
+    sizes = _sides(scale[0], ends)
+    easier = _least_shares(sizes).prod(-1).argmin(-1)
+    return sizes[torch.arange(len(shapes)), easier].clamp_max(1)
+
+
+def _shifted(size: torch.Tensor, shared: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Two boxes (2, N, 4) of one size (N, 2) that overlap by `shared` (N,), or the least possible.
+
+    The overlap is the product of what they share along each side: x = xᵗ · x¹⁻ᵗ, with t uniform
+    where the image has room for both shifts.
+    """
+    least = _least_shares(size)
+    shared = torch.maximum(shared, least.prod(-1))
+    log_shared = shared.log().clamp_max(-_ROUNDING)
+    most = (least.log() / log_shared[:, None]).clamp(0, 1)
+    t, side, place = torch.rand(3, len(size), 2, generator=generator)
+    t = most[:, 0].lerp(1 - most[:, 1], t[:, 0])
+    shares = shared[:, None] ** torch.stack([t, 1 - t], -1)
+    room = 1 - size
+    shift = torch.minimum((1 - shares) * size, room)
+    start = place * (room - shift)
+    before, after = start, start + shift
+    first = torch.where(side < 0.5, before, after)
+    return torch.stack([torch.cat([at, size], -1) for at in (first, before + after - first)])

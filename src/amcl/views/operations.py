@@ -1,0 +1,211 @@
+"""The operations of a view as pure functions on batches, with parameters of their own per image.
+
+Images are (3, N, H, W), float32 in [0, 1]: a contiguous plane a channel, so that colour operations
+run over long stretches of memory. Each operation gives, image by image, what torchvision's of
+that name gives, and an image's result does not depend on the rest of the batch. Parameters may
+stay on the CPU while the images are elsewhere: choosing images there waits for no other device.
+
+They are written by hand because they measure at least twice as fast on a CPU as kornia's
+(`benchmarks/results/views.md`).
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+
+BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
+_GREY = (0.2989, 0.587, 0.114)  # ITU-R BT.601, to torchvision's digits
+_TOUCH = 1e-3  # of a pixel: below it, a box that ends on a pixel's border does not touch the next
+
+
+def planes(images: torch.Tensor) -> torch.Tensor:
+    """uint8 images (N, 3, H, W) as float32 planes (3, N, H, W) in [0, 1]."""
+    return images.transpose(0, 1).to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+
+
+def change(
+    images: torch.Tensor, chosen: torch.Tensor, how: Callable[[torch.Tensor], torch.Tensor]
+) -> torch.Tensor:
+    """Apply an operation to the chosen images, numbers (n,), and leave the others; in place."""
+    if len(chosen):
+        chosen = chosen.to(images.device)
+        images.index_copy_(1, chosen, how(images.index_select(1, chosen)))
+    return images
+
+
+@dataclass(frozen=True)
+class Taps:
+    """Rows of an image that are summed to each row of the result, and their weights.
+
+    Both are (…, N, S, T): T rows for each of S in each of N images.
+    """
+
+    index: torch.Tensor
+    weight: torch.Tensor
+
+    def of(self, images: slice) -> "Taps":
+        """Those of a part of the images."""
+        return Taps(self.index[..., images, :, :], self.weight[..., images, :, :])
+
+
+def crop_taps(
+    boxes: torch.Tensor, flip: torch.Tensor, shape: tuple[int, int], size: int
+) -> tuple[Taps, Taps]:
+    """What `crop` sums, along the height and along the width of images of this shape.
+
+    boxes: (V, N, 4), V for each image, as fractions (top, left, height, width); flip: (V, N), True
+    to mirror left and right. Pixels are weighed by a triangle that widens where it shrinks.
+    """
+    height, width = shape
+    top, left, tall, wide = boxes.unbind(-1)
+    rows = _resize_taps(top * height, tall * height, height, size)
+    columns = _resize_taps(left * width, wide * width, width, size)
+    mirrored = flip[..., None, None]
+    index = torch.where(mirrored, columns.index.flip(-2), columns.index)
+    weight = torch.where(mirrored, columns.weight.flip(-2), columns.weight)
+    return rows, Taps(index, weight)
+
+
+def crop(images: torch.Tensor, rows: Taps, columns: Taps) -> torch.Tensor:
+    """Cut a box out of each image, resize it with antialias, mirror it: by `crop_taps`.
+
+    V boxes an image give (3, V·N, size, size). torchvision's bilinear `resized_crop`, for boxes
+    between pixels too.
+    """
+    # Columns first: all views read the same transposed images.
+    across = _weighted_rows(images.mT.contiguous(), columns)
+    return _weighted_rows(across.mT.contiguous(), rows)
+
+
+def jitter(images: torch.Tensor, factors: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """Change brightness, contrast, saturation and hue of each image in its own order; in place.
+
+    factors: (N, 4), of which 1 (hue: 0) changes nothing; order: (N, 4), which of the four comes
+    when. Hue goes before, between or after the other three, which are one operation, `blend`.
+    """
+    is_hue = order == HUE
+    when, blends = is_hue.to(torch.uint8).argmax(-1), order[~is_hue].view(-1, 3)
+    shift = factors[:, HUE]
+    for place in range(4):
+        turned = ((when == place) & (shift != 0)).nonzero().squeeze(1)
+        change(images, turned, partial(shift_hue, shift=shift[turned]))
+        if place < 3:
+            kind = blends[:, place]
+            blend(images, factors.gather(1, kind[:, None]).squeeze(1), kind)
+    return images
+
+
+def blend(images: torch.Tensor, factor: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
+    """x ← clamp(f·x + (1 − f)·m) with each image's factor f and kind of m, both (N,); in place.
+
+    m is 0 for BRIGHTNESS, the image's mean grey for CONTRAST, the pixel's grey for SATURATION.
+    """
+    rest = 1 - factor
+    scales = torch.stack([factor, rest * (kind == CONTRAST), rest * (kind == SATURATION)])
+    factor, of_mean, of_grey = scales.to(images.device)[..., None, None]
+    other = grey(images)
+    # One side after the other: threads would split the sum over a whole image when N is 1.
+    mean = other.mean(-1, keepdim=True).mean(-2, keepdim=True)
+    other.mul_(of_grey).add_(mean * of_mean)
+    return images.mul_(factor).add_(other).clamp_(0, 1)
+
+
+def shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
+    """Turn the hue of each image by shift (N,) of the circle, keep value and chroma; in place.
+
+    With h in [0, 6) and the smallest channel m, R = m + chroma · clamp(|h − 3| − 1), and G and B
+    are m + chroma · clamp(2 − |h − 2|) and the same with 4 for 2: no branch a sixth.
+    """
+    red, green, blue = images.unbind(0)
+    largest, least = images.amax(0), images.amin(0)
+    chroma = largest - least
+    hue = (red - green).add_(chroma, alpha=4)
+    hue.lerp_((blue - red).add_(chroma, alpha=2), _equal(green, largest))
+    hue.lerp_(green - blue, _equal(red, largest))
+    hue.div_(chroma.clamp_min(1e-12))  # grey pixels: 0 / tiny, and no chroma to show a hue
+    hue.add_(6 * shift.to(images.device)[:, None, None])
+    hue.sub_(hue.div(6).floor_().mul_(6))
+    ramps = (
+        hue.sub(3).abs_().sub_(1),
+        hue.sub(2).abs_().neg_().add_(2),
+        hue.sub_(4).abs_().neg_().add_(2),
+    )
+    for channel, ramp in zip((red, green, blue), ramps, strict=True):
+        torch.addcmul(least, ramp.clamp_(0, 1), chroma, out=channel)
+    return images
+
+
+def grey(images: torch.Tensor) -> torch.Tensor:
+    """The grey of each pixel: (3, N, H, W) to (N, H, W)."""
+    red, green, blue = images.unbind(0)
+    return red.mul(_GREY[0]).add_(green, alpha=_GREY[1]).add_(blue, alpha=_GREY[2])
+
+
+def drop_colour(images: torch.Tensor) -> torch.Tensor:
+    """All three channels become the grey of the pixel."""
+    return grey(images).expand_as(images)
+
+
+def blur(images: torch.Tensor, sigma: torch.Tensor, taps: int) -> torch.Tensor:
+    """Gaussian blur of square images by their own σ (N,), a kernel of `taps`, edges mirrored."""
+    size, sigma = images.shape[-1], sigma.to(images.device)
+    offsets = torch.arange(taps, device=images.device) - taps // 2
+    weight = torch.exp(-0.5 * (offsets / sigma[:, None]).square())
+    weight = (weight / weight.sum(-1, keepdim=True))[:, None].expand(-1, size, -1)
+    index = (torch.arange(size, device=images.device)[:, None] + offsets).abs()
+    index = (size - 1) - (size - 1 - index).abs()
+    kernel = Taps(index.to(torch.int32).expand_as(weight), weight)
+    return _weighted_rows(_weighted_rows(images, kernel).mT.contiguous(), kernel).mT
+
+
+def solarize(images: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Invert the values that are at least `threshold`."""
+    bright = torch.ge(images, threshold, out=torch.empty_like(images))
+    return torch.lerp(images, 1 - images, bright)
+
+
+def _equal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """1.0 where equal and 0.0 elsewhere: `lerp` by it is several times as fast as `where`."""
+    return torch.eq(a, b, out=torch.empty_like(a))
+
+
+def _resize_taps(start: torch.Tensor, length: torch.Tensor, pixels: int, size: int) -> Taps:
+    """Which of `pixels` make each of `size` outputs of a stretch, and with what weights.
+
+    start, length: (V, N) in pixels. T is enough for any stretch.
+    """
+    scale = length / size
+    support = scale.clamp_min(1)[..., None, None]
+    middles = torch.arange(size, device=start.device) + 0.5
+    centre = (start[..., None] + middles * scale[..., None])[..., None]
+    taps = torch.arange(math.ceil(2 * max(1, pixels / size)), device=start.device)
+    pixel = (centre - support + 0.5).floor() + taps
+    weight = (1 - (pixel + 0.5 - centre).abs() / support).clamp_min_(0)
+    begin, end = start[..., None, None], (start + length)[..., None, None]
+    weight *= (pixel > begin - 1 + _TOUCH) & (pixel < end - _TOUCH)
+    weight /= weight.sum(-1, keepdim=True)
+    return Taps(pixel.clamp_(0, pixels - 1).to(torch.int32), weight)
+
+
+def _weighted_rows(images: torch.Tensor, taps: Taps) -> torch.Tensor:
+    """Sums of rows of each image: (3, N, H, W) and taps (…, N, S, T) to (3, …·N, S, W).
+
+    The product with a matrix that is zero but for T entries a row, which `embedding_bag` does
+    without the zeros.
+    """
+    channels, n, height, width = images.shape
+    size, each = taps.index.shape[-2:]
+    first = torch.arange(0, channels * n * height, height, dtype=torch.int32, device=images.device)
+    rows = first.view(channels, 1, n, 1, 1) + taps.index.reshape(-1, n, size, each)
+    weights = taps.weight.reshape(-1, n, size, each).expand_as(rows)
+    sums = F.embedding_bag(
+        rows.view(-1, each),
+        images.view(-1, width),
+        mode="sum",
+        per_sample_weights=weights.reshape(-1, each),
+    )
+    return sums.view(channels, -1, size, width)

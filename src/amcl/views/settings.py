@@ -1,0 +1,128 @@
+"""What can be set about views."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from amcl.views import boxes
+
+LETTERS = {
+    "a": "random resized crop",
+    "b": "Gaussian blur",
+    "c": "colour dropping (greyscale)",
+    "d": "colour distortion (jitter)",
+    "e": "horizontal flip",
+    "s": "solarize",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewSettings:
+    """Which operations make a view, how often and how strong.
+
+    >>> ViewSettings(views="abcdes", crop_scale=(0.2, 1.0)).crop_scale
+    (0.2, 1.0)
+    """
+
+    views: str = "abcde"
+    """Operations that are on: a crop, b blur, c grey, d jitter, e flip, s solarize."""
+    crop_scale: tuple[float, float] = (0.08, 1.0)
+    """Least and most share of the picture's area that a crop takes."""
+    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    """Least and most width / height of a crop, in the picture's own shape."""
+    flip_p: float = 0.5
+    """Probability of the horizontal flip."""
+    jitter_p: float = 0.8
+    """Probability of the colour jitter."""
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    """Strength of the jitter of brightness, contrast, saturation and hue (at most 0.5)."""
+    grey_p: float = 0.2
+    """Probability of greyscale."""
+    blur_p: tuple[float, float] = (0.5, 0.5)
+    """Probability of the blur, in the first and in the second view."""
+    blur_sigma: tuple[float, float] = (0.1, 2.0)
+    """Least and most σ of the blur, in pixels of the view."""
+    blur_kernel: int = 0
+    """Width of the blur's kernel in pixels, odd; 0: a tenth of the view, made odd, at least 3."""
+    solarize_p: tuple[float, float] = (0.0, 0.2)
+    """Probability of solarize, in the first and in the second view, where "s" is on."""
+    solarize_threshold: float = 0.5
+    """Values from here to 1 are inverted by solarize."""
+    min_overlap: float = 0.0
+    """Least overlap of the two crops: the area they share over that of the smaller."""
+    overlap: float | None = None
+    """The overlap of the two crops, exactly; they then have one size."""
+
+    def __post_init__(self) -> None:
+        if unknown := [letter for letter in self.views if letter not in LETTERS]:
+            known = ", ".join(f"{letter} = {name}" for letter, name in LETTERS.items())
+            raise ValueError(
+                f"views={self.views!r} has no operation for {', '.join(map(repr, unknown))}: "
+                f"choose letters from {known}."
+            )
+        for name in ("flip_p", "jitter_p", "grey_p", "solarize_threshold", "min_overlap"):
+            _within(name, [getattr(self, name)], 1)
+        for name in ("blur_p", "solarize_p"):
+            _within(name, numbers(name, getattr(self, name), 2), 1)
+        for name in ("crop_scale", "crop_ratio", "blur_sigma"):
+            bounds = numbers(name, getattr(self, name), 2)
+            _rising(name, bounds, most=1 if name == "crop_scale" else math.inf)
+        _within("jitter", numbers("jitter", self.jitter, 4)[:3])
+        _within("jitter of hue", self.jitter[3:], 0.5)
+        if self.blur_kernel != 0 and (self.blur_kernel < 3 or self.blur_kernel % 2 == 0):
+            raise ValueError(
+                f"blur_kernel must be odd and at least 3, or 0 for a tenth of the view, got "
+                f"{self.blur_kernel}."
+            )
+        self._check_overlap()
+
+    def _check_overlap(self) -> None:
+        if self.overlap is None and self.min_overlap == 0:
+            return
+        if "a" not in self.views:
+            raise ValueError(
+                f"views={self.views!r} does not crop, so that views overlap fully: add 'a', or "
+                "leave out min_overlap and overlap."
+            )
+        if self.overlap is None:
+            return
+        if self.min_overlap != 0:
+            raise ValueError(
+                f"Give min_overlap or overlap, not both: got {self.min_overlap} and {self.overlap}."
+            )
+        if not 0 < self.overlap <= 1:
+            raise ValueError(
+                f"overlap must be above 0 and at most 1, got {self.overlap}: None leaves it free."
+            )
+        least = boxes.least_overlap(self.crop_scale, self.crop_ratio)
+        if self.overlap < least:
+            raise ValueError(
+                f"overlap = {self.overlap} is out of reach: crops of crop_scale = "
+                f"{self.crop_scale} share {least:.2f} at least. Lower crop_scale's first value "
+                f"or raise overlap."
+            )
+
+
+def numbers(name: str, values: Any, count: int) -> tuple[float, ...]:
+    """`values` as a tuple of `count` numbers."""
+    if not isinstance(values, Sequence) or len(values) != count:
+        raise ValueError(f"{name} must be {count} numbers, got {values!r}.")
+    return tuple(map(float, values))
+
+
+def _within(name: str, values: Sequence[float], most: float = math.inf) -> None:
+    if not all(0 <= value <= most and math.isfinite(value) for value in values):
+        bound = "be finite and at least 0" if most == math.inf else f"lie from 0 to {most:g}"
+        given = values[0] if len(values) == 1 else tuple(values)
+        raise ValueError(f"{name} must {bound}, got {given}.")
+
+
+def _rising(name: str, values: Sequence[float], most: float = math.inf) -> None:
+    low, high = values
+    if not (0 < low <= high <= most and math.isfinite(high)):
+        bound = "" if most == math.inf else f", at most {most:g}"
+        raise ValueError(
+            f"{name} must be the least and the most, above 0{bound}, got {tuple(values)}: put the "
+            "smaller first, or give one value twice to fix it."
+        )

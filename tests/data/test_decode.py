@@ -1,0 +1,186 @@
+import os
+import pickle
+import struct
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from amcl.data.decode import UnreadableImage, decode, size
+
+
+def colour(pixels):
+    """The mean colour of (3, H, W), as whole numbers."""
+    return pixels.float().mean((1, 2)).round().int().tolist()
+
+
+def test_a_picture_of_the_canvas_size_keeps_its_pixels(tmp_path, picture):
+    path = picture(tmp_path / "a.png", width=32, height=32)
+    pixels, shape = decode(str(path), 32)
+    assert torch.equal(pixels.permute(1, 2, 0), torch.from_numpy(np.array(Image.open(path))))
+    assert shape == (32, 32)
+
+
+def test_other_sizes_are_squashed_and_remember_their_shape(tmp_path):
+    halves = np.zeros((60, 200, 3), dtype=np.uint8)
+    halves[:, 100:] = 255  # right half white: after squashing still the right half
+    Image.fromarray(halves).save(tmp_path / "a.png")
+    pixels, shape = decode(str(tmp_path / "a.png"), 40)
+    assert pixels.shape == (3, 40, 40)
+    assert shape == (60, 200)
+    assert size(str(tmp_path / "a.png")) == (60, 200)
+    assert int(pixels[:, :, :18].max()) < 5
+    assert int(pixels[:, :, 22:].min()) > 250
+
+
+def test_scaling_down_does_not_alias(tmp_path):
+    stripes = np.zeros((64, 64, 3), dtype=np.uint8)
+    stripes[:, ::2] = 255
+    Image.fromarray(stripes).save(tmp_path / "a.png")
+    pixels, _ = decode(str(tmp_path / "a.png"), 16)
+    assert int(pixels.min()) > 110
+    assert int(pixels.max()) < 145
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_exif_orientation(tmp_path, orientation):
+    upright = np.zeros((30, 60, 3), dtype=np.uint8)
+    upright[:15, :20] = 255  # a mark in the top left corner shows how it was turned
+    # The pixels as a camera held so would store them: turning by the orientation undoes it.
+    stored = {
+        1: upright,
+        2: upright[:, ::-1],
+        3: upright[::-1, ::-1],
+        4: upright[::-1],
+        5: upright.transpose(1, 0, 2),
+        6: np.rot90(upright, 1),
+        7: np.rot90(upright, 2).transpose(1, 0, 2),
+        8: np.rot90(upright, -1),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    Image.fromarray(np.ascontiguousarray(stored)).save(tmp_path / "a.png", exif=exif)
+    pixels, shape = decode(str(tmp_path / "a.png"), 60)
+    assert shape == (30, 60)
+    assert int(pixels[:, :28, :18].min()) > 240
+    assert int(pixels[:, 32:].max()) < 15
+    assert int(pixels[:, :, 22:].max()) < 15
+
+
+def test_large_jpegs_are_decoded_at_a_fraction(tmp_path, picture):
+    path = picture(tmp_path / "a.jpg", width=512, height=256)
+    drafted, shape = decode(str(path), 64)
+    assert shape == (256, 512)
+    full = Image.open(path).resize((64, 64), Image.Resampling.BICUBIC)
+    full = torch.from_numpy(np.array(full)).permute(2, 0, 1)
+    assert (drafted.float() - full.float()).abs().mean() < 8
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        (Image.new("L", (8, 8), 100), [100, 100, 100]),
+        (Image.new("1", (8, 8), 1), [255, 255, 255]),
+        (Image.new("RGBA", (8, 8), (200, 0, 0, 0)), [255, 255, 255]),
+        (Image.new("RGBA", (8, 8), (200, 0, 0, 255)), [200, 0, 0]),
+        (Image.new("RGBA", (8, 8), (0, 0, 0, 51)), [204, 204, 204]),
+        (Image.new("LA", (8, 8), (10, 0)), [255, 255, 255]),
+        (Image.fromarray(np.full((8, 8), 25700, dtype=np.uint16)), [100, 100, 100]),
+        (Image.fromarray(np.full((8, 8), 65535, dtype=np.uint16)), [255, 255, 255]),
+    ],
+    ids=["grey", "bits", "clear", "opaque", "shade", "grey-alpha", "16-bit", "16-bit-white"],
+)
+def test_modes_of_png(tmp_path, image, expected):
+    image.save(tmp_path / "a.png")
+    pixels, _ = decode(str(tmp_path / "a.png"), 8)
+    assert colour(pixels) == expected
+
+
+def test_palette_with_a_transparent_colour(tmp_path):
+    image = Image.new("P", (8, 8), 1)
+    image.putpalette([10, 20, 30, 200, 100, 50])
+    image.save(tmp_path / "opaque.png")
+    image.save(tmp_path / "clear.png", transparency=1)
+    image.save(tmp_path / "opaque.gif")
+    assert colour(decode(str(tmp_path / "opaque.png"), 8)[0]) == [200, 100, 50]
+    assert colour(decode(str(tmp_path / "opaque.gif"), 8)[0]) == [200, 100, 50]
+    assert colour(decode(str(tmp_path / "clear.png"), 8)[0]) == [255, 255, 255]
+
+
+def test_cmyk(tmp_path):
+    Image.new("CMYK", (8, 8), (0, 255, 255, 0)).save(tmp_path / "a.jpg", quality=100)
+    red, green, blue = colour(decode(str(tmp_path / "a.jpg"), 8)[0])
+    assert red > 250
+    assert max(green, blue) < 5
+
+
+def test_values_without_a_range_take_their_own(tmp_path):
+    ramp = np.linspace(-3, 5, 64, dtype=np.float32).reshape(8, 8)
+    Image.fromarray(ramp).save(tmp_path / "float.tif")
+    pixels, _ = decode(str(tmp_path / "float.tif"), 8)
+    assert (int(pixels.min()), int(pixels.max())) == (0, 255)
+    ramp[0, 0] = np.nan
+    Image.fromarray(ramp).save(tmp_path / "nan.tif")
+    with pytest.raises(UnreadableImage, match="not finite"):
+        decode(str(tmp_path / "nan.tif"), 8)
+
+
+def test_the_first_frame_of_an_animation(tmp_path):
+    frames = [Image.new("RGB", (8, 8), c) for c in ("red", "blue")]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
+    assert colour(decode(str(tmp_path / "a.gif"), 8)[0]) == [255, 0, 0]
+
+
+def test_broken_exif_leaves_the_picture_as_it_is(tmp_path, picture):
+    path = picture(tmp_path / "a.jpg", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
+    assert decode(str(path), 40)[0].shape == (3, 40, 40)
+
+
+def broken_files(folder, picture):
+    """(Path, part of the reason) for every way to be broken that is known."""
+    whole = picture(folder / "whole.jpg", width=200, height=200).read_bytes()
+    (folder / "empty.jpg").touch()
+    (folder / "text.png").write_text("not a picture")
+    (folder / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    (folder / "folder.jpg").mkdir()
+    (folder / "gone.jpg").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "pipe.jpg")
+    huge = bytearray(picture(folder / "huge.bmp").read_bytes())
+    huge[18:26] = struct.pack("<ii", 60000, 60000)
+    (folder / "huge.bmp").write_bytes(huge)
+    (folder / "eps.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+    return {
+        "empty.jpg": "empty file",
+        "text.png": "not an image",
+        "cut.jpg": "truncated",
+        "folder.jpg": "a folder",
+        "gone.jpg": "no such file",
+        "pipe.jpg": "not a regular file",
+        "huge.bmp": "decompression bomb",
+        "eps.jpg": "not an image",
+    }
+
+
+def test_unreadable_files_say_why(tmp_path, picture):
+    for name, reason in broken_files(tmp_path, picture).items():
+        with pytest.raises(UnreadableImage, match=reason) as caught:
+            decode(str(tmp_path / name), 32)
+        assert caught.value.path == str(tmp_path / name)
+        assert str(tmp_path) not in caught.value.reason
+
+
+def test_no_permission(tmp_path, picture, monkeypatch):
+    path = picture(tmp_path / "a.png")
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Image, "open", refuse)
+    with pytest.raises(UnreadableImage, match="permission denied"):
+        decode(str(path), 32)
+
+
+def test_the_error_survives_processes_and_odd_names():
+    error = pickle.loads(pickle.dumps(UnreadableImage(os.fsdecode(b"a\xff.jpg"), "empty")))
+    assert str(error) == "a\\xff.jpg: empty"
