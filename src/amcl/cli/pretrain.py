@@ -2,10 +2,9 @@
 
 import argparse
 import dataclasses
-import logging
 import re
 import shlex
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -49,27 +48,33 @@ class Options:
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
+    return attempt("amcl pretrain", lambda: _pretrain(args))
+
+
+def attempt(command: str, work: Callable[[], None]) -> int:
+    """Do the work; an error that a user can mend becomes one line and an exit code."""
     try:
-        options = parse(args)
-        log_to_console()
-        if options.resume is not None:
-            pretrain(options.settings, options.resume, resume=True)
-            return 0
-        out = options.out or free_folder(options.settings)
-        console.print(f"run folder: {out}", soft_wrap=True)
-        pretrain(options.settings, out)
+        work()
     except Interrupted as error:
-        console.print(f"amcl pretrain: {error}", style="yellow", markup=False, soft_wrap=True)
-        return error.exit_code
+        return _tell(command, str(error), "yellow", error.exit_code)
     except RunError as error:
-        return _fail(str(error), error.exit_code)
+        return _tell(command, str(error), "red", error.exit_code)
     except (ValueError, FileNotFoundError, NotADirectoryError) as error:
-        if logging.getLogger("amcl").isEnabledFor(logging.DEBUG):
-            raise
-        return _fail(str(error), 2)
+        return _tell(command, str(error), "red", 2)
     except KeyboardInterrupt:
-        return _fail("interrupted before anything was there to save.", 130)
+        return _tell(command, "interrupted before there was anything to save.", "yellow", 130)
     return 0
+
+
+def _pretrain(args: list[str]) -> None:
+    options = parse(args)
+    log_to_console()
+    if options.resume is not None:
+        pretrain(options.settings, options.resume, resume=True)
+        return
+    out = options.out or free_folder(options.settings)
+    console.print(f"run folder: {out}", soft_wrap=True, markup=False)
+    pretrain(options.settings, out)
 
 
 def parse(args: list[str]) -> Options:
@@ -154,7 +159,6 @@ def _differing(before: object, after: object) -> list[str]:
     return [n for n in names if n not in free and getattr(before, n) != getattr(after, n)]
 
 
-def _fail(message: str, code: int) -> int:
-    console.print(f"amcl pretrain: {message}", style="red", markup=False, soft_wrap=True)
-    print(end="", file=sys.stderr, flush=True)
+def _tell(command: str, message: str, style: str, code: int) -> int:
+    console.print(f"{command}: {message}", style=style, markup=False, soft_wrap=True)
     return code

@@ -5,7 +5,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 from amcl.data.images import Images
-from amcl.settings import choose, positive_number, whole_number
+from amcl.settings import choose, finite_number, whole_number
 
 Labels = Literal["auto", "folders", "none"]
 ProbeSplit = Literal["validation", "test", "none"]
@@ -35,7 +35,7 @@ class Options:
             whole_number("canvas", self.canvas, "give the side of decoded pictures in pixels")
         _count("validation", self.validation, "give how many images to hold out, or 0 for none")
         _count("workers", self.workers, "give how many processes decode, or 0 for none")
-        positive_number("memory", self.memory, "give GiB of decoded images to keep")
+        finite_number("memory", self.memory, "give GiB of decoded images to keep, 0 keeps none")
 
     @property
     def probes(self) -> bool:

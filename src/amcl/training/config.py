@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import tomli_w
 
 from amcl.backbones import BackboneSettings
-from amcl.methods import METHODS, AnySettings, SimCLRSettings
+from amcl.methods import METHODS, AnySettings, MoCoSettings, SimCLRSettings
 from amcl.settings import choose, finite_number, whole_number
 from amcl.training.optimisers import OptimiserSettings
 from amcl.views import ViewSettings
@@ -70,7 +70,7 @@ class RunSettings:
     knn_k: int = 200
     """Neighbours of the kNN probe."""
     save_every: int = 1
-    """Epochs between checkpoints."""
+    """Epochs between checkpoints; epochs of a few seconds share one."""
     save_minutes: float = 10.0
     """Minutes between checkpoints within an epoch."""
     keep_every: int = 0
@@ -130,6 +130,16 @@ class Config:
     run: RunSettings = field(default_factory=RunSettings)
     hardware: HardwareSettings = field(default_factory=HardwareSettings)
 
+    def __post_init__(self) -> None:
+        method = self.method
+        if isinstance(method, MoCoSettings) and method.queue:
+            keys = self.run.batch_size * (2 if method.symmetric else 1)
+            if keys > method.queue:
+                raise ValueError(
+                    f"a step brings {keys} keys, more than the queue of {method.queue} holds: "
+                    f"use --queue {2 * keys} or a smaller --batch-size."
+                )
+
     def to_toml(self) -> str:
         """This configuration as TOML; fields that are None are left out."""
         tables = {
@@ -162,7 +172,10 @@ class Config:
                     raise ValueError(_unknown(given, str(method), METHODS))
                 settings = METHODS[method][0]
             values[name] = _settings(settings, table, f"{where}: [{name}]")
-        return Config(**values)
+        try:
+            return Config(**values)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
 
     @staticmethod
     def from_file(path: str | os.PathLike[str]) -> "Config":

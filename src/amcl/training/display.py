@@ -20,6 +20,7 @@ def log_to_console(level: int = logging.INFO) -> None:
             console=console, show_path=False, show_time=False, show_level=False, markup=False
         )
         handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setLevel(level)
         logger.addHandler(handler)
 
 
@@ -39,8 +40,8 @@ class Display:
             transient=True,
         )
         self.task: TaskID | None = None
-        self.begun = time.perf_counter()
-        self.first = 0
+        self.first = self.marked = 0
+        self.begun = self.since = time.perf_counter()
 
     def __enter__(self) -> "Display":
         self.bar.start()
@@ -57,6 +58,7 @@ class Display:
     def start(self, step: int) -> None:
         """Begin at a step."""
         self.first, self.begun = step, time.perf_counter()
+        self.mark(step)
         self.task = self.bar.add_task(
             "", total=self.total, completed=step, epoch=self._epoch(step), loss="…", rate="…"
         )
@@ -71,8 +73,13 @@ class Display:
         )
 
     def rate(self, step: int) -> float:
-        """Images per second since the start."""
-        return (step - self.first) * self.batch_size / max(time.perf_counter() - self.begun, 1e-9)
+        """Images per second since the last mark."""
+        seconds = max(time.perf_counter() - self.since, 1e-9)
+        return (step - self.marked) * self.batch_size / seconds
+
+    def mark(self, step: int) -> None:
+        """Count speed anew from here: a new epoch, after probes and checkpoints."""
+        self.marked, self.since = step, time.perf_counter()
 
     def left(self, step: int) -> str:
         """Time left, for people."""

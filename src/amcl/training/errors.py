@@ -1,5 +1,7 @@
 """How a run can end other than well, each with the exit code that scripts see."""
 
+import signal
+
 
 class RunError(Exception):
     """A run cannot start or go on; the message says why and what to do."""
@@ -14,6 +16,8 @@ class NonFiniteError(RunError):
 
 
 class Interrupted(RunError):
-    """The run was asked to stop, and did so with everything saved."""
+    """The run was asked to stop by a signal, and did so with everything saved."""
 
-    exit_code = 130
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.exit_code = 128 + (number or signal.SIGINT)

@@ -35,6 +35,8 @@ from amcl.views import Views
 
 logger = logging.getLogger("amcl")
 
+PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs
+
 
 def pretrain(config: Config, out: str | Path, *, resume: bool = False) -> Path:
     """Train a backbone as `config` says and leave it in the run folder `out`.
@@ -75,7 +77,7 @@ def _run(
 
     trained, optimiser = fabric.setup(method, optimiser)
     done, loss_sum = 0, torch.zeros((), device=fabric.device)
-    if resume:
+    if resume and folder.checkpoint.exists():  # else it was stopped before it saved one
         state = load_checkpoint(folder.checkpoint)
         done = _restore(state, fabric, method, optimiser, loss_sum)
     if first:
@@ -159,16 +161,18 @@ def _run(
                     if watch and (number % config.run.probe_every == 0 or done == plan.total):
                         _probe(watch, method, fabric, number, done, record)
                 fabric.barrier()
-            minutes = (time.monotonic() - saved) / 60
-            due = ends_epoch and (done // plan.per_epoch) % config.run.save_every == 0
-            if due or asked or done == plan.total or minutes >= config.run.save_minutes:
+                display.mark(done)
+            seconds = time.monotonic() - saved
+            keep = ends_epoch and plan.is_multiple(done, config.run.keep_every)
+            due = ends_epoch and seconds > PAUSE and plan.is_multiple(done, config.run.save_every)
+            late = seconds >= 60 * config.run.save_minutes
+            if due or late or keep or asked or done == plan.total:
                 save()
                 saved = time.monotonic()
-                keep = config.run.keep_every
-                if first and ends_epoch and keep and (done // plan.per_epoch) % keep == 0:
+                if keep and first:
                     keep_checkpoint(folder.checkpoint, f"epoch-{done // plan.per_epoch:04d}.pt")
             if asked:
-                raise Interrupted(_how_to_resume(folder, done, plan))
+                raise Interrupted(_how_to_resume(folder, done, plan), stop.signal)
     for tracker in trackers:
         tracker.close()
     if first:
@@ -226,6 +230,10 @@ class Plan:
         """Steps of the run."""
         return self.per_epoch * self.epochs
 
+    def is_multiple(self, done: int, epochs: int) -> bool:
+        """Whether after `done` steps the epochs are a multiple of `epochs`; never for 0."""
+        return epochs > 0 and (done // self.per_epoch) % epochs == 0
+
     def rows(self, part: int) -> tuple[int, int]:
         """This process's rows of a step's batch, from and to, in one part."""
         count = self.batch_size // (self.accumulate * self.world_size)
@@ -255,12 +263,9 @@ class Plan:
 
 def export_backbone(path: Path, backbone: Backbone, data: DataSet) -> None:
     """Write a backbone for other tools: timm's keys, and in the metadata what made it."""
-    metadata = {
-        "backbone": json.dumps(backbone.metadata()),
-        "mean": json.dumps(data.mean),
-        "std": json.dumps(data.std),
-    }
-    save_tensors(path, backbone.network.state_dict(), metadata)
+    # One entry: safetensors writes several in any order, and equal runs should be equal files.
+    made = {**backbone.metadata(), "mean": data.mean, "std": data.std}
+    save_tensors(path, backbone.network.state_dict(), {"amcl": json.dumps(made)})
 
 
 def _load_data(config: Config) -> DataSet:

@@ -32,6 +32,7 @@ class RunFolder:
         self._lock: IO[str] | None = None
         self._metrics: IO[str] | None = None
         self._handler: logging.Handler | None = None
+        self._level = logging.NOTSET
 
     @property
     def config(self) -> Path:
@@ -84,12 +85,15 @@ class RunFolder:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            self._lock.close()
             raise RunError(f"another process is training in {self.path} now.") from error
         self._forget_after(step)
         self._metrics = self.metrics.open("a", encoding="utf-8")
         self._handler = logging.FileHandler(self.log, encoding="utf-8")
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(self._handler)
+        self._level = logger.level
+        logger.setLevel(logging.DEBUG)  # the file keeps everything, whatever a terminal shows
         with (self.path / "environment.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({"step": step, **environment()}) + "\n")
 
@@ -102,6 +106,7 @@ class RunFolder:
     def close(self) -> None:
         """Let go of the folder."""
         if self._handler is not None:
+            logger.setLevel(self._level)
             logger.removeHandler(self._handler)
             self._handler.close()
         for file in (self._metrics, self._lock):

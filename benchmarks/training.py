@@ -1,0 +1,175 @@
+"""Throughput of pre-training, end to end, against lightly and against the ceiling.
+
+Run with `make bench`, or alone: `python benchmarks/training.py`. Everything is measured in one
+process on the same images, network, batch, augmentations and precision, in turns (A B B A …), and
+medians are reported, because other work on the machine comes and goes.
+"""
+
+import json
+import logging
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from lightly.loss import NTXentLoss
+from lightly.models.modules import SimCLRProjectionHead
+from lightly.transforms import SimCLRTransform
+from PIL import Image
+
+from amcl import recipes
+from amcl.backbones import Backbone, BackboneSettings
+from amcl.data.builtin import builtin
+from amcl.methods import SimCLRSettings, make_method
+from amcl.training import Config, pretrain, read_metrics
+
+RESULTS = Path(__file__).parent / "results"
+ROUNDS = 3
+
+
+def configuration(folder: Path, width: float, batch_size: int, epochs: int) -> Config:
+    """SimCLR on a folder of 32-pixel images, all five augmentations on."""
+    config = recipes.cifar("simclr")
+    return replace(
+        config,
+        data=replace(config.data, data=str(folder), probe="none"),
+        backbone=BackboneSettings(backbone="resnet18", width=width),
+        run=replace(config.run, epochs=epochs, batch_size=batch_size, probe_every=10**6),
+    )
+
+
+def ours(config: Config) -> float:
+    """Images per second of `amcl pretrain`, from its own metrics, without the first epoch."""
+    with tempfile.TemporaryDirectory() as out:
+        pretrain(config, Path(out) / "run")
+        rows = [r for r in read_metrics(Path(out) / "run") if r["kind"] == "epoch"]
+    return statistics.median(row["images_per_second"] for row in rows[1:])
+
+
+class Pictures(torch.utils.data.Dataset):
+    """Images in memory as torchvision's CIFAR-10 has them: PIL, made from an array."""
+
+    def __init__(self, images: np.ndarray, transform: SimCLRTransform) -> None:
+        self.images, self.transform = images, transform
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int):
+        return self.transform(Image.fromarray(self.images[index]))
+
+
+def lightly(images: np.ndarray, width: float, batch_size: int, epochs: int) -> float:
+    """Images per second of lightly's SimCLR example: its transform, head, loss; 2 workers."""
+    transform = SimCLRTransform(
+        input_size=32, cj_strength=0.5, cj_bright=0.8, cj_contrast=0.8, cj_sat=0.8, cj_hue=0.2
+    )
+    loader = torch.utils.data.DataLoader(
+        Pictures(images, transform),
+        batch_size=batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=2,
+        persistent_workers=True,
+    )
+    settings = BackboneSettings(backbone="resnet18", width=width)
+    backbone = Backbone(settings, image_size=32)
+    head = SimCLRProjectionHead(backbone.dim, 512, 128)
+    criterion = NTXentLoss()
+    optimiser = torch.optim.SGD([*backbone.parameters(), *head.parameters()], lr=0.06)
+    rates = []
+    for _ in range(epochs):
+        begun = time.perf_counter()
+        for view0, view1 in loader:
+            loss = criterion(head(backbone(view0)), head(backbone(view1)))
+            loss.backward()
+            optimiser.step()
+            optimiser.zero_grad()
+        seconds = time.perf_counter() - begun
+        rates.append(len(loader) * batch_size / seconds)
+    return statistics.median(rates[1:])
+
+
+def ceiling(width: float, batch_size: int, steps: int) -> float:
+    """Images per second of forward, backward and step alone, on one batch of noise."""
+    torch.manual_seed(0)
+    backbone = Backbone(BackboneSettings(backbone="resnet18", width=width), image_size=32)
+    method = make_method(SimCLRSettings(tau=0.5), backbone)
+    method = method.to(memory_format=torch.channels_last)
+    optimiser = torch.optim.SGD(method.parameters(), lr=0.06, momentum=0.9)
+    views = torch.randn(2 * batch_size, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    rates = []
+    for _ in range(steps):
+        begun = time.perf_counter()
+        method(views[:batch_size], views[batch_size:]).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        rates.append(batch_size / (time.perf_counter() - begun))
+    return statistics.median(rates[1:])
+
+
+def in_turns(first, second) -> dict[str, float | list[float]]:
+    """Both measured in turns; the ratio is that of medians."""
+    rates: dict[str, list[float]] = {"first": [], "second": []}
+    for turn in range(ROUNDS):
+        pair = [("first", first), ("second", second)]
+        for name, measure in pair if turn % 2 == 0 else reversed(pair):
+            rates[name].append(round(measure(), 1))
+    a, b = (statistics.median(rates[name]) for name in ("first", "second"))
+    return {**rates, "median_first": a, "median_second": b, "ratio": round(a / b, 3)}
+
+
+def measure() -> dict:
+    """All figures."""
+    logging.disable(logging.INFO)
+    train = builtin().train
+    pixels = train[torch.arange(1024)].permute(0, 2, 3, 1).contiguous().numpy()
+    with tempfile.TemporaryDirectory() as scratch:
+        narrow, full = Path(scratch) / "narrow", Path(scratch) / "full"
+        for folder, count in ((narrow, 1024), (full, 256)):
+            folder.mkdir()
+            for i in range(count):
+                Image.fromarray(pixels[i]).save(folder / f"{i:05d}.png")
+        quarter = configuration(narrow, 0.25, batch_size=256, epochs=4)
+        whole = configuration(full, 1.0, batch_size=64, epochs=3)
+        return {
+            "threads": torch.get_num_threads(),
+            "against lightly, ResNet-18 ×¼, batch 256": in_turns(
+                lambda: ours(quarter), lambda: lightly(pixels, 0.25, 256, epochs=4)
+            ),
+            "against the ceiling, ResNet-18, batch 64": in_turns(
+                lambda: ours(whole), lambda: ceiling(1.0, 64, steps=9)
+            ),
+        }
+
+
+def write(figures: dict) -> None:
+    """Results as JSON and as a table."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "training.json").write_text(json.dumps(figures, indent=2) + "\n")
+    lines = [
+        "# Throughput of pre-training",
+        "",
+        f"SimCLR, 32 pixels, five augmentations, float32, a CPU with {figures['threads']} threads. "
+        "Images per second (two views each), end to end; every turn is listed. Repeat with "
+        "`python benchmarks/training.py`.",
+        "",
+        "| | amcl | other | ratio |",
+        "|---|---|---|---|",
+    ]
+    for name, row in figures.items():
+        if isinstance(row, dict):
+            lines.append(
+                f"| {name} | {row['median_first']} ({', '.join(map(str, row['first']))}) | "
+                f"{row['median_second']} ({', '.join(map(str, row['second']))}) | "
+                f"{row['ratio']} |"
+            )
+    (RESULTS / "training.md").write_text("\n".join(lines) + "\n")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    write(measure())

@@ -1,0 +1,387 @@
+"""Methods are the published ones with one head and a constant temperature, AMCL with more."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from amcl.backbones import Backbone, BackboneSettings
+from amcl.methods import (
+    METHODS,
+    BarlowTwinsSettings,
+    MoCoSettings,
+    SimCLRSettings,
+    SimSiamSettings,
+    make_method,
+)
+
+IMAGES, SIZE = 6, 2
+SCHEMES = (
+    "constant",
+    "learnable",
+    "adaptive",
+    "adaptive-positive",
+    "adaptive-negative",
+    "first-head",
+    "uncertainty",
+    "scheduled",
+)
+REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
+ACCEPTED = [(m, s) for m in METHODS for s in SCHEMES if (m, s) not in REFUSED]
+
+
+class Flat(nn.Module):
+    """The least of a backbone."""
+
+    dim = 7
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3 * SIZE * SIZE, self.dim)
+
+    def forward(self, images):
+        return self.layer(images.flatten(1)).relu()
+
+
+def settings_of(name, **options):
+    small = {
+        "simclr": {"projector": (8, 5)},
+        "moco": {"projector": (8, 5), "queue": 16},
+        "simsiam": {"projector": (8, 5), "predictor": 4},
+        "barlow": {"projector": (8, 8, 5)},
+    }
+    return METHODS[name][0](**small[name] | options)
+
+
+def make(name, **options):
+    return make_method(settings_of(name, **options), Flat()).double()
+
+
+def views():
+    return torch.randn(2, IMAGES, 3, SIZE, SIZE, dtype=torch.float64)
+
+
+def singles(heads):
+    return [heads.head(c) for c in range(heads.num_heads)]
+
+
+def nt_xent(z0, z1, tau):
+    """SimCLR: each of 2N views finds its partner among the 2N − 1 others."""
+    z = F.normalize(torch.cat([z0, z1]), dim=1)
+    logits = (z @ z.T / tau).fill_diagonal_(-math.inf)
+    return F.cross_entropy(logits, torch.arange(2 * IMAGES).roll(IMAGES))
+
+
+def info_nce(q, k, queue, tau):
+    """MoCo: each query finds its key among it and the queue."""
+    q, k, queue = (F.normalize(x, dim=1) for x in (q, k, queue))
+    logits = torch.cat([(q * k).sum(1, keepdim=True), q @ queue.T], dim=1) / tau
+    return F.cross_entropy(logits, torch.zeros(len(q), dtype=torch.long))
+
+
+def batch_info_nce(q, k, tau):
+    """MoCo v3: each query finds its key among the batch's keys."""
+    logits = F.normalize(q, dim=1) @ F.normalize(k, dim=1).T / tau
+    return F.cross_entropy(logits, torch.arange(len(q)))
+
+
+def barlow_twins(z0, z1, lam):
+    norm = nn.BatchNorm1d(z0.shape[1], affine=False).double()
+    c = norm(z0).T @ norm(z1) / len(z0)
+    off = c - torch.diag(c.diagonal())
+    return (c.diagonal() - 1).square().sum() + lam * off.square().sum()
+
+
+def assert_same_loss_and_gradient(method, loss, expected):
+    """`expected` is a function of the weights of backbone alone, whose gradient is compared."""
+    torch.testing.assert_close(loss, expected, rtol=1e-10, atol=1e-12)
+    weights = list(method.backbone.parameters())
+    got = torch.autograd.grad(loss, weights)
+    wanted = torch.autograd.grad(expected, weights)
+    for g, w in zip(got, wanted, strict=True):
+        assert w.abs().max() > 0
+        torch.testing.assert_close(g, w, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_simclr_is_nt_xent(heads):
+    method, (x0, x1) = make("simclr", tau=0.3, heads=heads), views()
+    h0, h1 = method.backbone(x0), method.backbone(x1)
+    losses = [nt_xent(g(h0), g(h1), 0.3) for g in singles(method.heads)]
+    assert_same_loss_and_gradient(method, method(x0, x1), sum(losses) / heads)
+
+
+def part_encoders(method):
+    """Let the key encoder be unlike the query encoder."""
+    with torch.no_grad():
+        for p in [*method.backbone.parameters(), *method.heads.parameters()]:
+            p.add_(0.3 * torch.randn_like(p))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_moco_is_info_nce_over_the_queue(heads, symmetric):
+    method = make("moco", tau=0.2, heads=heads, symmetric=symmetric)
+    part_encoders(method)
+    x0, x1 = views()
+    backbone, old_backbone = method.backbone, method.keys.module[0]
+    losses = []
+    for c in range(heads):
+        g, old_g = method.heads.head(c), method.keys.module[1].head(c)
+        queue = method.queue.z[c].clone()
+        forth = info_nce(g(backbone(x0)), old_g(old_backbone(x1)), queue, 0.2)
+        back = info_nce(g(backbone(x1)), old_g(old_backbone(x0)), queue, 0.2)
+        losses.append(0.5 * (forth + back) if symmetric else forth)
+    assert_same_loss_and_gradient(method, method(x0, x1), sum(losses) / heads)
+
+
+def test_moco_without_a_queue_contrasts_with_the_keys_of_the_batch():
+    method, (x0, x1) = make("moco", tau=0.2, queue=0), views()
+    part_encoders(method)
+    q0, q1 = method.project(x0)[0], method.project(x1)[0]
+    k0, k1 = method.keys(x0)[0], method.keys(x1)[0]
+    expected = 0.5 * (batch_info_nce(q0, k1, 0.2) + batch_info_nce(q1, k0, 0.2))
+    assert_same_loss_and_gradient(method, method(x0, x1), expected)
+    method.after_step()
+    assert not any("queue" in name for name in method.state_dict())
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_simsiam_is_the_negative_cosine_with_fixed_targets(heads, shared):
+    method = make("simsiam", heads=heads, shared_projector=shared)
+    assert method.heads.num_heads == (1 if shared else heads)
+    x0, x1 = views()
+    losses = []
+    for c in range(heads):
+        f, p = method.heads.head(0 if shared else c), method.predictors.head(c)
+        z0, z1 = f(method.backbone(x0)), f(method.backbone(x1))
+        cosines = F.cosine_similarity(p(z0), z1.detach()), F.cosine_similarity(p(z1), z0.detach())
+        losses.append(-0.5 * cosines[0].mean() - 0.5 * cosines[1].mean())
+    assert_same_loss_and_gradient(method, method(x0, x1), sum(losses) / heads)
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+def test_barlow_twins_is_the_cross_correlation(heads):
+    method, (x0, x1) = make("barlow", lam=0.03, heads=heads, loss_scale=0.1), views()
+    h0, h1 = method.backbone(x0), method.backbone(x1)
+    losses = [barlow_twins(g(h0), g(h1), 0.03) for g in singles(method.heads)]
+    assert_same_loss_and_gradient(method, method(x0, x1), 0.1 * sum(losses) / heads)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_losses_of_heads_are_averaged_or_as_printed_summed(name):
+    mean, total = make(name, heads=3), make(name, heads=3, head_reduction="sum")
+    total.load_state_dict(mean.state_dict())
+    x0, x1 = views()
+    torch.testing.assert_close(3 * mean(x0, x1), total(x0, x1))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_base_and_amcl_are_one_class(name):
+    base, amcl = make(name), make(name, heads=3, temperature="adaptive")
+    assert type(base) is type(amcl) is METHODS[name][1]
+    phi = [n for n, _ in amcl.named_parameters() if n.startswith("loss.temperature")]
+    assert phi  # it is trained with the rest
+    assert not any(n.startswith("loss.temperature") for n, _ in base.named_parameters())
+
+
+@pytest.mark.parametrize(("name", "scheme"), ACCEPTED)
+def test_every_trained_parameter_gets_a_gradient(name, scheme):
+    method = make(name, heads=2, temperature=scheme)
+    method.before_step(epoch=1.5, progress=0.1)
+    loss = method(*views())
+    assert loss.shape == ()
+    loss.backward()
+    for key, parameter in method.named_parameters():
+        if parameter.requires_grad:
+            assert parameter.grad is not None, key
+            assert torch.isfinite(parameter.grad).all(), key
+            if parameter.ndim != 1:  # biases before a norm get zero by right
+                assert parameter.grad.abs().max() > 1e-12, key
+        else:
+            assert key.startswith("keys."), key
+            assert parameter.grad is None, key
+    method.after_step()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_training_on_a_real_backbone_lowers_the_loss(name):
+    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), image_size=16)
+    method = make_method(settings_of(name, heads=2, temperature="adaptive"), backbone)
+    optimiser = torch.optim.SGD(method.parameters(), lr=0.02)
+    x0, x1 = torch.randn(2, 8, 3, 16, 16)
+    losses = []
+    for step in range(6):
+        method.before_step(step, step / 6)
+        loss = method(x0, x1)
+        optimiser.zero_grad()
+        loss.backward()
+        assert all(p.grad is not None for p in method.parameters() if p.requires_grad)
+        optimiser.step()
+        losses.append(loss.item())  # MoCo's queue is left as it was, so that losses compare
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_scheduled_temperature_is_told_the_epoch(name):
+    limits = {"tau_lower": 0.6, "tau_upper": 1.3, "tau_period": 10.0}
+    swinging = make(name, temperature="scheduled", **limits)
+    x0, x1 = views()
+    for epoch, tau in ((0.0, 1.3), (5.0, 0.6), (2.5, 0.95)):
+        constant = make(name, tau=tau)
+        constant.load_state_dict(swinging.state_dict(), strict=False)
+        swinging.before_step(epoch, 0.0)
+        torch.testing.assert_close(swinging(x0, x1), constant(x0, x1))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_watching_leaves_statistics_and_the_same_loss(name):
+    method, (x0, x1) = make(name, heads=2, temperature="adaptive"), views()
+    assert method.stats is None
+    loss = method(x0, x1)
+    assert method.stats is None
+    torch.testing.assert_close(method(x0, x1, watch=True), loss)
+    assert method.stats.positive.s.shape == (2,)
+    assert all(math.isfinite(value) for value in method.stats.to_dict().values())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_project_gives_the_heads_outputs(name):
+    method, (x0, _) = make(name, heads=1), views()
+    assert method.project(x0).shape == (1, IMAGES, 5)
+    h = method.backbone(x0)
+    torch.testing.assert_close(method.project(x0)[0], method.heads.head(0)(h))
+
+
+@pytest.mark.parametrize("name", ["simclr", "moco", "barlow"])
+def test_tau_makes_heads_one_wider(name):
+    plain, tau = make(name), make(name, temperature="uncertainty")
+    assert plain.heads.widths[-1] == 5
+    assert tau.heads.widths[-1] == 6
+    if name == "moco":
+        assert tau.queue.z.shape == (1, 16, 6)
+
+
+def test_settings_reach_the_temperature_and_the_loss():
+    method = make(
+        "simclr",
+        temperature="adaptive",
+        tau_lower=0.2,
+        tau_upper=0.7,
+        beta=0.3,
+        prior_tau=0.25,
+        phi_depth=2,
+        form="top_k",
+        top_k=3,
+        positive_in_denominator=False,
+    )
+    loss = method.loss
+    assert loss.temperature.bounds() == pytest.approx((0.2, 0.7))
+    linears = [layer for layer in loss.temperature.phi if isinstance(layer, nn.Linear)]
+    assert [layer.in_features for layer in linears] == [5, 5]
+    assert (loss.beta, loss.prior_tau) == (0.3, 0.25)
+    assert (loss.form, loss.top_k, loss.positive_in_denominator) == ("top_k", 3, False)
+    assert make("simclr", beta=0.3).loss.beta == 0  # no Ω where nothing adapts
+    assert make("barlow", temperature="first-head", beta=0.3).loss.beta == 0.3
+
+
+def test_moco_keys_enter_the_queue_after_the_step_in_order():
+    method, (x0, x1) = make("moco", heads=2, queue=20), views()
+    k0, k1 = method.keys(x0), method.keys(x1)
+    before = method.queue.z.clone()
+    method(x0, x1).backward()
+    assert torch.equal(method.queue.z, before)  # the backward pass still reads it
+    method.after_step()
+    torch.testing.assert_close(method.queue.z[:, : 2 * IMAGES], torch.cat([k0, k1], dim=1))
+    assert torch.equal(method.queue.z[:, 2 * IMAGES :], before[:, 2 * IMAGES :])
+    newer = method.keys(x0), method.keys(x1)
+    method(x0, x1)
+    method.after_step()
+    pushed = torch.cat(newer, dim=1)
+    torch.testing.assert_close(method.queue.z[:, 2 * IMAGES :], pushed[:, :8])
+    torch.testing.assert_close(method.queue.z[:, :4], pushed[:, 8:])
+
+
+def test_moco_pushes_every_part_of_an_accumulated_step():
+    method = make("moco", queue=16, symmetric=False)
+    (a0, a1), (b0, b1) = views(), views()
+    expected = torch.cat([method.keys(a1), method.keys(b1)], dim=1)
+    method(a0, a1)
+    method(b0, b1)
+    method.after_step()
+    torch.testing.assert_close(method.queue.z[:, : 2 * IMAGES], expected)
+    method(a0, a1)
+    method.after_step()
+    assert method.queue.start == (3 * IMAGES) % 16  # what was pushed before is not pushed again
+
+
+def test_moco_key_encoder_follows_with_the_scheduled_momentum():
+    method = make("moco", momentum=0.9, momentum_end=1.0)
+    part_encoders(method)
+    for progress, momentum in ((0.0, 0.9), (0.5, 0.95), (1.0, 1.0)):
+        old = [p.clone() for p in method.keys.parameters()]
+        new = [*method.backbone.parameters(), *method.heads.parameters()]
+        method.before_step(0.0, progress)
+        method(*views())
+        method.after_step()
+        for key, o, n in zip(method.keys.parameters(), old, new, strict=True):
+            torch.testing.assert_close(key, momentum * o + (1 - momentum) * n.detach())
+
+
+def test_moco_momentum_stays_without_an_end():
+    method = make("moco", momentum=0.97)
+    method.before_step(3.0, 0.7)
+    assert method.momentum == 0.97
+
+
+def test_moco_goes_on_from_its_state_dict():
+    method, again = make("moco", heads=2), make("moco", heads=2)
+    part_encoders(method)
+    method(*views())
+    method.after_step()
+    assert {"queue.z", "queue.start"} <= method.state_dict().keys()
+    again.load_state_dict(method.state_dict(), strict=True)
+    x0, x1 = views()
+    losses = []
+    for m in (method, again):
+        first = m(x0, x1)
+        m.after_step()
+        losses.append((first, m(x0, x1)))
+    torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
+
+
+def test_moco_queue_must_hold_a_step():
+    method = make("moco", queue=2 * IMAGES - 1)
+    method(*views())
+    with pytest.raises(ValueError, match="12 projections a step do not fit into a queue of 11"):
+        method.after_step()
+
+
+def test_simsiam_predictors_keep_their_rate():
+    assert make("simsiam").with_fixed_rate()[0].widths == (5, 4, 5)
+    assert make("simsiam", fixed_predictor_rate=False).with_fixed_rate() == []
+    assert make("simclr").with_fixed_rate() == []
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message"),
+    [
+        (SimSiamSettings, {"temperature": "uncertainty"}, "SimSiam's pairs start at its predictor"),
+        (SimSiamSettings, {"temperature": "adaptive-negative"}, "SimSiam has none: choose"),
+        (SimSiamSettings, {"predictor": 0}, "predictor must be a whole number"),
+        (SimCLRSettings, {"temperature": "warm"}, "temperature must be one of 'constant', 'learn"),
+        (SimCLRSettings, {"projector": ()}, "at least one width, such as"),
+        (SimCLRSettings, {"projector": (512, 0)}, "projector must be a whole number, at least 1"),
+        (SimCLRSettings, {"heads": 0}, "heads must be a whole number, at least 1, got 0"),
+        (MoCoSettings, {"momentum": 1.5}, r"momentum must lie in \[0, 1\], got 1.5"),
+        (MoCoSettings, {"momentum_end": -0.1}, r"momentum_end must lie in \[0, 1\], got -0.1"),
+        (MoCoSettings, {"queue": -1}, "queue must be 0 or more, got -1"),
+        (BarlowTwinsSettings, {"loss_scale": 0}, "loss_scale must be a finite number above 0"),
+    ],
+)
+def test_settings_are_checked(cls, options, message):
+    with pytest.raises(ValueError, match=message):
+        cls(**options)

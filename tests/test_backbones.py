@@ -1,0 +1,200 @@
+"""Backbones: timm's own networks, with the small stem and the widths that were asked for."""
+
+import math
+import warnings
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from amcl.backbones import Backbone, BackboneSettings
+
+
+def make(name, image_size, **options):
+    return Backbone(BackboneSettings(backbone=name, **options), image_size)
+
+
+def on_meta(name, image_size, **options):
+    with torch.device("meta"):
+        return make(name, image_size, **options).network
+
+
+def shapes(network):
+    return {name: value.shape for name, value in network.state_dict().items()}
+
+
+def convolutions(network):
+    return {name: m for name, m in network.named_modules() if isinstance(m, nn.Conv2d)}
+
+
+@pytest.mark.parametrize("width", [1.0, 0.25])
+@pytest.mark.parametrize("name", ["resnet18", "resnet10t"])
+def test_small_stem_is_3x3_with_stride_1_and_no_pooling(name, width):
+    network = make(name, 32, width=width).network
+    assert isinstance(network.conv1, nn.Conv2d)
+    assert network.conv1.weight.shape == (64 * width, 3, 3, 3)
+    assert network.conv1.stride == (1, 1)
+    assert network.conv1.bias is None
+    assert not any(isinstance(m, nn.MaxPool2d) for m in network.modules())
+    maps = network.act1(network.bn1(network.conv1(torch.randn(2, 3, 32, 32))))
+    assert network.layer1(network.maxpool(maps)).shape[2:] == (32, 32)
+    assert network.forward_features(torch.randn(2, 3, 32, 32)).shape[2:] == (4, 4)
+
+
+def test_replaced_stem_starts_as_timm_starts_convolutions():
+    weight = make("resnet18", 32).network.conv1.weight
+    assert weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 9)), rel=0.1)
+    wide = make("resnet18", 224, width=2).network.conv1.weight
+    assert wide.std().item() == pytest.approx(math.sqrt(2 / (128 * 49)), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("stem", "image_size", "kernel"),
+    [("auto", 64, 3), ("auto", 65, 7), ("standard", 32, 7), ("small", 224, 3)],
+)
+def test_auto_takes_the_small_stem_up_to_64_pixels(stem, image_size, kernel):
+    network = on_meta("resnet18", image_size, stem=stem)
+    assert network.conv1.kernel_size == (kernel, kernel)
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnet10t"])
+def test_as_published_it_has_timms_keys_and_shapes(name):
+    with torch.device("meta"):
+        published = timm.create_model(name, num_classes=0)
+    assert shapes(on_meta(name, 224)) == shapes(published)
+
+
+def test_weights_load_into_timms_own_network_and_compute_the_same():
+    backbone = make("resnet18", 224).eval()
+    published = timm.create_model("resnet18", num_classes=0).eval()
+    published.load_state_dict(backbone.network.state_dict(), strict=True)
+    images = torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(backbone(images), published(images), rtol=0, atol=0)
+
+
+def test_small_stem_changes_the_stem_alone():
+    small, published = shapes(on_meta("resnet18", 32)), shapes(on_meta("resnet18", 224))
+    assert small.keys() == published.keys()
+    assert [name for name in small if small[name] != published[name]] == ["conv1.weight"]
+
+
+def test_resnet50_of_twice_the_width_has_94_million_parameters():
+    network = on_meta("resnet50", 224, width=2)
+    count = sum(p.numel() for p in network.parameters())
+    assert count == pytest.approx(94e6, rel=0.01)  # SimCLR, Table 1
+    assert network.num_features == 4096
+
+
+@pytest.mark.parametrize("width", [0.25, 2.0])
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "resnet10t"])
+def test_width_scales_every_convolution_and_nothing_else(name, width):
+    with torch.device("meta"):
+        published = convolutions(timm.create_model(name, num_classes=0))
+    scaled = convolutions(on_meta(name, 224, width=width))
+    assert scaled.keys() == published.keys()
+    for key, conv in scaled.items():
+        plain = published[key]
+        assert conv.out_channels == plain.out_channels * width, key
+        assert conv.in_channels == (3 if plain.in_channels == 3 else plain.in_channels * width), key
+        assert (conv.kernel_size, conv.stride, conv.padding) == (
+            plain.kernel_size,
+            plain.stride,
+            plain.padding,
+        ), key
+
+
+def test_tiny_width_leaves_a_channel():
+    backbone = make("resnet18", 32, width=0.001).eval()
+    assert backbone(torch.randn(2, 3, 32, 32)).shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("image_size", "stem", "patch"),
+    [(32, "auto", 4), (64, "auto", 8), (96, "auto", 16), (32, "standard", 16), (96, "small", 12)],
+)
+def test_vision_transformer_is_made_for_its_images(image_size, stem, patch):
+    network = on_meta("vit_tiny_patch16_224", image_size, stem=stem)
+    assert network.patch_embed.patch_size == (patch, patch)
+    assert network.patch_embed.num_patches == (image_size // patch) ** 2
+
+
+def test_width_of_a_vision_transformer_is_a_number_of_heads():
+    backbone = make("vit_tiny_patch16_224", 32, width=1 / 3)
+    assert backbone.network.blocks[0].attn.num_heads == 1  # of 3, each 64 wide
+    assert backbone.dim == 64
+    assert backbone(torch.randn(2, 3, 32, 32)).shape == (2, 64)
+
+
+def test_vision_transformer_needs_a_multiple_of_its_patch():
+    with pytest.raises(
+        ValueError, match="patches of 16 pixels, and 100 .* use an image size of 96"
+    ):
+        make("vit_tiny_patch16_224", 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "image_size"),
+    [("resnet18", 32), ("vit_tiny_patch16_224", 32), ("convnext_atto", 96)],
+)
+def test_dim_is_what_comes_out(name, image_size):
+    backbone = make(name, image_size).eval()
+    with torch.no_grad():
+        assert backbone(torch.randn(1, 3, image_size, image_size)).shape == (1, backbone.dim)
+
+
+@pytest.mark.xfail(strict=True, reason="dim reads num_features, before MobileNet's last layer")
+def test_dim_is_what_comes_out_of_networks_with_a_hidden_last_layer():
+    backbone = make("mobilenetv3_small_050", 96).eval()
+    with torch.no_grad():
+        assert backbone(torch.randn(1, 3, 96, 96)).shape == (1, backbone.dim)
+
+
+def test_metadata_makes_the_same_network_again():
+    first = make("resnet10t", 32, width=0.25, stem="standard")
+    metadata = first.metadata()
+    image_size = metadata.pop("image_size")
+    again = Backbone(BackboneSettings(**metadata), image_size)
+    again.network.load_state_dict(first.network.state_dict(), strict=True)
+    assert again.settings == first.settings
+    assert again.image_size == 32
+
+
+def test_unknown_name_suggests_the_nearest():
+    with pytest.raises(ValueError, match=r"no timm model called 'resnet81': did you mean .*resnet"):
+        BackboneSettings(backbone="resnet81")
+    with pytest.raises(ValueError, match=r"timm.list_models\(\) lists them all"):
+        BackboneSettings(backbone="§§§")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"width": 0}, "width must be a finite number above 0"),
+        ({"width": math.nan}, "width must be a finite number above 0"),
+        ({"stem": "tiny"}, "stem must be one of 'auto', 'small', 'standard'; got 'tiny'"),
+    ],
+)
+def test_settings_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        BackboneSettings(**options)
+
+
+def test_image_size_is_checked():
+    with pytest.raises(ValueError, match="image_size must be a whole number"):
+        make("resnet18", 0)
+
+
+@pytest.mark.parametrize("options", [{"width": 2.0}, {"stem": "small"}])
+def test_other_families_have_neither_widths_nor_small_stems(options):
+    with pytest.raises(ValueError, match="'convnext_atto' is a ConvNeXt: use"):
+        make("convnext_atto", 224, **options)
+
+
+def test_other_families_on_small_images_are_warned_about():
+    with pytest.warns(UserWarning, match="'convnext_atto' keeps its stem .* 32 pixels"):
+        make("convnext_atto", 32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make("convnext_atto", 32, stem="standard")

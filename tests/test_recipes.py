@@ -1,0 +1,181 @@
+"""Recipes hold the figures of the original papers and repositories."""
+
+import dataclasses
+from dataclasses import replace
+
+import pytest
+
+from amcl import recipes
+from amcl.methods import METHODS
+
+SETS = ("builtin", "folder", "cifar10", "cifar100", "stl10", "tinyimagenet", "imagenet")
+
+
+def figures(name, *paths):
+    config = recipes.recipe(name)
+    found = []
+    for path in paths:
+        section, field = path.split(".")
+        found.append(getattr(getattr(config, section), field))
+    return tuple(found)
+
+
+def test_there_is_a_recipe_for_each_set_and_method():
+    wanted = {f"{data}-{m}{s}" for data in SETS for m in METHODS for s in ("", "-amcl")}
+    assert set(recipes.names()) == wanted
+    assert len(recipes.names()) == len(wanted)
+
+
+@pytest.mark.parametrize("name", [n for n in recipes.names() if not n.endswith("-amcl")])
+def test_amcl_is_three_heads_and_adaptive_temperatures_alone(name):
+    base, amcl = recipes.recipe(name), recipes.recipe(f"{name}-amcl")
+    assert (base.method.heads, base.method.temperature) == (1, "constant")
+    assert (amcl.method.heads, amcl.method.temperature) == (3, "adaptive")
+    method = replace(amcl.method, heads=1, temperature="constant")
+    assert replace(amcl, method=method) == base
+
+
+@pytest.mark.parametrize("data", SETS)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_recipe_is_of_its_method_and_set(data, method):
+    config = recipes.recipe(f"{data}-{method}")
+    assert config.method.name == method
+    assert config.data.data == ("FOLDER" if data == "folder" else data)
+
+
+@pytest.mark.parametrize(
+    ("method", "lr"), [("simclr", 0.06), ("moco", 0.08), ("simsiam", 0.05), ("barlow", 0.11)]
+)
+def test_cifar10(method, lr):
+    config = recipes.recipe(f"cifar10-{method}")
+    optimiser = config.optimiser
+    assert (optimiser.optimiser, optimiser.lr, optimiser.lr_scaling) == ("sgd", lr, "none")
+    assert (optimiser.sgd_momentum, optimiser.weight_decay) == (0.9, 5e-4)
+    assert (optimiser.schedule, optimiser.warmup_epochs, optimiser.final_lr) == ("cosine", 0, 0)
+    assert config.run.batch_size == 512
+    assert 800 <= config.run.epochs <= 1000
+    assert (config.backbone.backbone, config.backbone.width) == ("resnet18", 1)
+    assert config.backbone.stem == "auto"  # small at 32 pixels
+    views = config.views
+    assert (views.views, views.crop_scale) == ("abcde", (0.08, 1.0))
+    assert (views.jitter, views.jitter_p) == ((0.4, 0.4, 0.4, 0.1), 0.8)
+    assert (views.grey_p, views.blur_p, views.flip_p) == (0.2, (0.5, 0.5), 0.5)
+
+
+def test_cifar10_heads_and_losses():
+    assert figures(
+        "cifar10-simclr",
+        *("method.tau", "method.projector", "method.projector_norm", "method.projector_bias"),
+        "method.positive_in_denominator",
+    ) == (0.5, (512, 128), False, True, True)
+    assert figures(
+        "cifar10-moco",
+        *("method.tau", "method.projector", "method.queue", "method.momentum"),
+        *("method.symmetric", "method.shuffle"),
+    ) == (0.1, (512, 128), 4096, 0.99, True, True)
+    assert figures(
+        "cifar10-simsiam",
+        *("method.tau", "method.projector", "method.predictor", "method.projector_norm"),
+        "method.projector_last_norm",
+    ) == (1.0, (2048, 2048), 512, True, "affine")
+    assert figures(
+        "cifar10-barlow",
+        *("method.tau", "method.projector", "method.lam", "method.projector_norm"),
+        "method.projector_last_norm",
+    ) == (1.0, (2048, 2048, 2048), 5e-3, True, "affine")
+
+
+def test_cifar100_is_cifar10_for_longer():
+    ten, hundred = recipes.recipe("cifar10-moco"), recipes.recipe("cifar100-moco")
+    assert (hundred.data.data, hundred.run.epochs) == ("cifar100", 1000)
+    assert replace(hundred, data=ten.data, run=ten.run) == ten
+
+
+def test_stl10():
+    for method in METHODS:
+        assert figures(
+            f"stl10-{method}",
+            *("optimiser.optimiser", "optimiser.lr", "optimiser.weight_decay"),
+            *("optimiser.schedule", "optimiser.final_lr", "run.batch_size", "run.epochs"),
+            *("views.jitter", "views.jitter_p", "views.grey_p", "views.blur_kernel"),
+            "backbone.backbone",
+        ) == (
+            *("adamw", 5e-4, 1e-4, "cosine", 1 / 50, 512, 1000),
+            *((0.5, 0.5, 0.5, 0.1), 0.8, 0.2, 9, "resnet18"),
+        )
+    assert figures("stl10-simclr", "method.tau", "method.projector") == (0.07, (512, 128))
+
+
+def test_imagenet_simclr():
+    assert figures(
+        "imagenet-simclr",
+        *("method.tau", "method.projector", "optimiser.optimiser", "optimiser.weight_decay"),
+        *("optimiser.warmup_epochs", "run.batch_size", "views.jitter", "backbone.backbone"),
+        *("views.jitter_p", "views.blur_p", "views.blur_sigma"),
+    ) == (
+        *(0.1, (2048, 128), "lars", 1e-6, 10, 4096, (0.8, 0.8, 0.8, 0.2), "resnet50"),
+        *(0.8, (0.5, 0.5), (0.1, 2.0)),
+    )
+    assert recipes.recipe("imagenet-simclr").optimiser.peak_rate(4096) == pytest.approx(4.8)
+
+
+def test_imagenet_moco():
+    assert figures(
+        "imagenet-moco",
+        *("method.tau", "method.projector", "method.queue", "method.momentum"),
+        *("method.symmetric", "optimiser.optimiser", "optimiser.lr", "optimiser.weight_decay"),
+        *("run.batch_size", "views.crop_scale", "views.jitter"),
+    ) == (
+        *(0.2, (2048, 128), 65536, 0.999, False, "sgd", 0.03, 1e-4, 256),
+        *((0.2, 1.0), (0.4, 0.4, 0.4, 0.1)),
+    )
+
+
+def test_imagenet_simsiam():
+    assert figures(
+        "imagenet-simsiam",
+        *("method.projector", "method.projector_bias", "method.projector_norm"),
+        *("method.projector_last_norm", "method.predictor", "method.fixed_predictor_rate"),
+        *("optimiser.optimiser", "optimiser.weight_decay", "run.batch_size"),
+    ) == ((2048, 2048, 2048), False, True, "plain", 512, True, "sgd", 1e-4, 512)
+    assert recipes.recipe("imagenet-simsiam").optimiser.peak_rate(512) == pytest.approx(0.1)
+
+
+def test_imagenet_barlow():
+    config = recipes.recipe("imagenet-barlow")
+    assert figures(
+        "imagenet-barlow",
+        *("method.projector", "method.projector_bias", "method.projector_last_norm"),
+        *("method.lam", "optimiser.optimiser", "optimiser.weight_decay", "run.batch_size"),
+    ) == ((8192, 8192, 8192), False, "plain", 0.0051, "lars", 1e-6, 2048)
+    peak = config.optimiser.peak_rate(2048)
+    assert peak == pytest.approx(0.2 * 8)
+    assert peak * config.optimiser.bias_lr_scale == pytest.approx(0.0048 * 8)
+    assert (config.views.blur_p, config.views.solarize_p) == ((1.0, 0.1), (0.0, 0.2))
+    assert "s" in config.views.views
+
+
+def test_unknown_name_suggests_the_nearest():
+    with pytest.raises(ValueError, match="no recipe 'cifar10-simcrl': did you mean cifar10-simclr"):
+        recipes.recipe("cifar10-simcrl")
+    with pytest.raises(ValueError, match="`amcl recipes` lists them"):
+        recipes.recipe("§")
+
+
+def test_default_is_that_of_the_set_or_of_folders():
+    assert recipes.default("cifar10", "moco") == recipes.recipe("cifar10-moco")
+    own = recipes.default("/pictures", "moco")
+    folder = recipes.recipe("folder-moco")
+    assert own == replace(folder, data=replace(folder.data, data="/pictures"))
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_summary_is_one_line_with_the_epochs(name):
+    line = recipes.summary(name)
+    assert "\n" not in line
+    assert line.endswith(f"; {recipes.recipe(name).run.epochs} epochs")
+
+
+def test_recipes_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        recipes.recipe("cifar10-moco").run = None
