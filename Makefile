@@ -8,11 +8,11 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint cons
 .PHONY: help setup demo test check format bench clean
 
 help:
-	@echo "make demo    set up, then train two heads on digits and show what they learned (1 minute)"
-	@echo "make test    set up, then run every test (2 minutes)"
+	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (2 to 5 minutes)"
+	@echo "make test    set up, then run every test (6 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
-	@echo "make bench   measure time and memory, write benchmarks/results (8 minutes)"
+	@echo "make bench   measure time and memory, write benchmarks/results (20 minutes)"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
 	@echo "make clean   remove the virtual environment and all caches"
 
@@ -33,8 +33,7 @@ $(VENV)/.bench-ready: $(VENV)/.ready
 	@touch $@
 
 demo: setup
-	@echo "== examples/drop_in.py: AMCL in a plain PyTorch loop"
-	@$(BIN)/python examples/drop_in.py
+	@$(BIN)/amcl demo
 
 test: setup
 	@echo "== all tests"
@@ -53,6 +52,8 @@ format: setup
 
 bench: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/core.py
+	@$(BIN)/python benchmarks/views.py
+	@$(BIN)/python benchmarks/training.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

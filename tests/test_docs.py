@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import amcl
+from amcl import recipes
+from amcl.cli.pretrain import parse
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -23,11 +26,30 @@ def python_blocks(document):
 @pytest.mark.parametrize(
     "document", [d for d in DOCUMENTS if python_blocks(d)], ids=lambda path: path.name
 )
-def test_code_blocks_run(document, capsys):
+def test_code_blocks_run(document, capsys, tmp_path, monkeypatch):
     """All blocks of a document in turn, as a reader would paste them."""
+    monkeypatch.chdir(tmp_path)
     namespace = {}
     for block in python_blocks(document):
         exec(compile(block, str(document), "exec"), namespace)
+
+
+def commands():
+    """Every `amcl pretrain …` that the documents tell a reader to type."""
+    for document in [*DOCUMENTS, ROOT / "src/amcl/cli/demo.py"]:
+        for line in document.read_text().splitlines():
+            if found := re.match(r"\s*amcl pretrain( .*)$", line):
+                yield pytest.param(re.split(r"\s{3,}| #", found[1])[0], id=found[1].strip()[:50])
+
+
+@pytest.mark.parametrize("command", commands())
+def test_commands_are_understood(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "runs/first"
+    run.mkdir(parents=True)
+    (run / "config.toml").write_text(recipes.recipe("builtin-simclr").to_toml())
+    (tmp_path / "mine.toml").write_text(recipes.recipe("builtin-moco").to_toml())
+    parse(shlex.split(command.replace("FOLDER", "pictures")))
 
 
 def test_there_are_code_blocks():

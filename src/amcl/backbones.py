@@ -1,12 +1,17 @@
 """Backbones: any timm model by name, with a stem for small images and a width multiplier."""
 
 import difflib
+import json
+import os
 import warnings
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import timm
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 from timm.models.resnet import ResNet
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -47,12 +52,17 @@ class Backbone(nn.Module):
     torch.Size([2, 128])
     """
 
+    normalisation: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """Mean and std of the channels, where the backbone was loaded from a run."""
+
     def __init__(self, settings: BackboneSettings, image_size: int) -> None:
         super().__init__()
         self.settings = settings
         self.image_size = whole_number("image_size", image_size)
         self.network = _network(settings, image_size)
-        self.dim: int = self.network.num_features
+        # Some families widen their features once more behind the pooling.
+        wider = getattr(self.network, "head_hidden_size", None)
+        self.dim: int = wider or self.network.num_features
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         h: torch.Tensor = self.network(images)
@@ -61,6 +71,30 @@ class Backbone(nn.Module):
     def metadata(self) -> dict[str, Any]:
         """What `Backbone` needs to be made again."""
         return asdict(self.settings) | {"image_size": self.image_size}
+
+
+def load_backbone(path: str | os.PathLike[str]) -> Backbone:
+    """A trained backbone from a run folder, or from its `backbone.safetensors`.
+
+    `normalisation` of what comes back are the mean and std of the channels it was trained with.
+    """
+    file = Path(path)
+    if file.is_dir():
+        file = file / "backbone.safetensors"
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"there is no {file}: a run leaves its backbone there when it ends; `amcl pretrain "
+            f"--resume {file.parent}` finishes one that was stopped."
+        )
+    with safe_open(file, "pt") as stored:
+        made = json.loads((stored.metadata() or {}).get("amcl", "null"))
+    if made is None:
+        raise ValueError(f"{file} was not written by amcl: it does not say which network it holds.")
+    mean, std, image_size = (made.pop(name) for name in ("mean", "std", "image_size"))
+    backbone = Backbone(BackboneSettings(**made), image_size)
+    backbone.network.load_state_dict(load_file(file))
+    backbone.normalisation = (tuple(mean), tuple(std))
+    return backbone.eval()
 
 
 def _network(settings: BackboneSettings, image_size: int) -> Any:

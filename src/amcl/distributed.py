@@ -58,7 +58,7 @@ def shuffle(items: torch.Tensor) -> Shuffled:
 def mean_over_ranks(values: torch.Tensor) -> torch.Tensor:
     """The mean of each value over all processes, without gradient."""
     if world_size() == 1:
-        return values
+        return values.detach()
     values = values.detach().clone()
     dist.all_reduce(values)
     return values / world_size()

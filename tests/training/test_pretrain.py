@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from amcl import recipes
-from amcl.backbones import BackboneSettings
+from amcl.backbones import BackboneSettings, load_backbone
 from amcl.methods import Method
 from amcl.training import (
     Config,
@@ -27,7 +27,7 @@ from amcl.training import (
     pretrain,
     read_metrics,
 )
-from amcl.training.checkpoint import load_checkpoint
+from amcl.training.checkpoint import load_checkpoint, save_tensors
 
 METHODS = ("simclr", "moco", "simsiam", "barlow")
 
@@ -257,6 +257,22 @@ def test_backbone_loads_into_plain_timm(finished):
     plain.load_state_dict(tensors)
     trained = load_checkpoint(finished / "checkpoints/last.pt")["method"]
     assert torch.equal(tensors["conv1.0.weight"], trained["backbone.network.conv1.0.weight"])
+
+
+def test_backbone_loads_by_run_folder(finished, tmp_path):
+    backbone = load_backbone(finished)
+    trained = load_checkpoint(finished / "checkpoints/last.pt")["method"]
+    for name, value in backbone.network.state_dict().items():
+        assert torch.equal(value, trained[f"backbone.network.{name}"]), name
+    assert backbone(torch.zeros(1, 3, 32, 32)).shape == (1, 64)
+    assert not backbone.training
+    mean, std = backbone.normalisation
+    assert len(mean) == len(std) == 3
+    with pytest.raises(FileNotFoundError, match="--resume"):
+        load_backbone(tmp_path)
+    save_tensors(tmp_path / "other.safetensors", {"a": torch.zeros(1)}, {})
+    with pytest.raises(ValueError, match="not written by amcl"):
+        load_backbone(tmp_path / "other.safetensors")
 
 
 def test_a_folder_that_holds_a_run_is_never_written_over(finished, tmp_path):

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 import tyro
+from rich.console import Console
 from rich.table import Table
 
 from amcl import recipes
@@ -61,10 +62,11 @@ def _demo(demo: Demo) -> None:
     table = Table("features", "kNN accuracy", title="500 held-out images, 10 classes")
     for name, accuracy in found.items():
         table.add_row(name, f"{accuracy:.1%}")
-    console.print()
-    console.print(table)
-    console.print("One seed on a toy set: a sign of life, not evidence for either method.\n")
-    console.print(NEXT.format(first=folders[-1]), highlight=False, soft_wrap=True)
+    results = Console(highlight=False, soft_wrap=True)
+    results.print()
+    results.print(table)
+    results.print("One seed on a toy set: a sign of life, not evidence for either method.\n")
+    results.print(NEXT.format(first=folders[-1]), markup=False)
 
 
 def _without_training(config: Config) -> dict[str, float]:

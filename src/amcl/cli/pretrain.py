@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -62,7 +63,10 @@ def attempt(command: str, work: Callable[[], None]) -> int:
     except (ValueError, FileNotFoundError, NotADirectoryError) as error:
         return _tell(command, str(error), "red", 2)
     except KeyboardInterrupt:
-        return _tell(command, "interrupted before there was anything to save.", "yellow", 130)
+        told = "interrupted at once; a run goes on from its last checkpoint with --resume."
+        return _tell(command, told, "yellow", 130)
+    except OSError as error:
+        return _tell(command, str(error), "red", 1)
     return 0
 
 
@@ -73,7 +77,8 @@ def _pretrain(args: list[str]) -> None:
         pretrain(options.settings, options.resume, resume=True)
         return
     out = options.out or free_folder(options.settings)
-    console.print(f"run folder: {out}", soft_wrap=True, markup=False)
+    if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
+        console.print(f"run folder: {out}", soft_wrap=True, markup=False)
     pretrain(options.settings, out)
 
 

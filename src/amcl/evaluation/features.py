@@ -35,6 +35,8 @@ def spread(features: torch.Tensor) -> float:
     """
     unit = torch.nn.functional.normalize(features.double(), dim=1)
     n = len(unit)
+    if not unit.any():
+        return 0.0
     cosine = (unit.sum(0).square().sum() - n) / max(n * (n - 1), 1)
     return float((1 - cosine).clamp(min=0.0).sqrt())
 

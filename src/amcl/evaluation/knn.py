@@ -36,7 +36,7 @@ def knn_predict(
     for rows in F.normalize(queries, dim=1).split(block):
         cosine, nearest = (rows @ unit_bank.T).topk(k, dim=1)
         votes = rows.new_zeros(len(rows), len(classes))
-        votes.scatter_add_(1, index[nearest], (cosine / tau).exp())
+        votes.scatter_add_(1, index[nearest], ((cosine - cosine[:, :1]) / tau).exp())
         found.append(classes[votes.argmax(1)])
     return torch.cat(found)
 

@@ -10,7 +10,7 @@ from amcl.backbones import Backbone
 from amcl.losses import LossStats
 from amcl.losses.base import HeadReduction
 from amcl.modules import LastNorm, ProjectionHeads
-from amcl.settings import choose, whole_number
+from amcl.settings import choose, positive_number, whole_number
 from amcl.temperature import (
     AdaptiveTemperature,
     ConstantTemperature,
@@ -77,6 +77,7 @@ class MethodSettings:
         choose("temperature", self.temperature, Scheme.__args__)  # type: ignore[attr-defined]
         if not self.projector:
             raise ValueError("projector must name at least one width, such as (512, 128), got ().")
+        positive_number("tau", self.tau, "usual values are 0.05 to 1")
         for width in self.projector:
             whole_number("projector", width, "it lists widths, such as 512 128")
 

@@ -1,7 +1,6 @@
 """Checkpoints that are whole or not there, and that run no code when they are read."""
 
 import os
-import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -36,8 +35,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         raise RunError(f"there is no checkpoint {path}: the run had not saved one yet.")
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # a damaged file fails in as many ways as it can be damaged
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunError(f"{path} is no checkpoint that can be read safely: {reason}") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise RunError(f"{path} is not a checkpoint of this version of amcl.")
@@ -48,8 +47,12 @@ def keep_checkpoint(path: Path, name: str) -> None:
     """Keep a checkpoint under another name, for good."""
     kept = path.with_name(name)
     temporary = kept.with_name(f"{name}.writing")
-    shutil.copyfile(path, temporary)
-    temporary.replace(kept)
+    try:
+        shutil.copyfile(path, temporary)
+        temporary.replace(kept)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RunError(f"could not write {kept} ({error}). Is the disk full?") from error
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:

@@ -47,6 +47,9 @@ class DataSettings:
         choose("labels", self.labels, ("auto", "folders", "none"))
         choose("probe", self.probe, ("validation", "test", "none"))
         finite_number("memory", self.memory, "it is in GiB; 0 keeps nothing in memory")
+        for name in ("image_size", "canvas"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), "it is in pixels")
         for name in ("validation", "workers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}.")
@@ -86,6 +89,8 @@ class RunSettings:
         for name in ("epochs", "batch_size", "accumulate", "probe_every", "knn_k", "save_every"):
             whole_number(name, getattr(self, name))
         whole_number("log_every", self.log_every)
+        finite_number("save_minutes", self.save_minutes, "0 saves after every step")
+        finite_number("keep_every", self.keep_every, "0 keeps the newest only")
         if self.batch_size % self.accumulate:
             raise ValueError(
                 f"batch_size={self.batch_size} does not divide into accumulate={self.accumulate} "
@@ -116,6 +121,8 @@ class HardwareSettings:
         choose("accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
         choose("precision", self.precision, ("auto", "32", "16", "bf16"))
         whole_number("nodes", self.nodes)
+        finite_number("devices", self.devices, "0 takes every GPU, or one process on a CPU")
+        finite_number("threads", self.threads, "0 leaves it to torch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +174,7 @@ class Config:
             if name == "method":
                 table = dict(table)
                 method = table.pop("name", "simclr")
-                if method not in METHODS:
+                if not isinstance(method, str) or method not in METHODS:
                     given = f"{where}: [method] has name = {method!r}"
                     raise ValueError(_unknown(given, str(method), METHODS))
                 settings = METHODS[method][0]
@@ -183,7 +190,11 @@ class Config:
         path = Path(path)
         if not path.is_file():
             raise ValueError(f"there is no configuration file {path}.")
-        return Config.from_toml(path.read_text(encoding="utf-8"), str(path))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not a text file in UTF-8.") from None
+        return Config.from_toml(text, str(path))
 
 
 def _plain(settings: Any) -> dict[str, Any]:

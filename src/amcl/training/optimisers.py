@@ -49,6 +49,8 @@ class OptimiserSettings:
         choose("lr_scaling", self.lr_scaling, ("none", "linear", "sqrt"))
         choose("schedule", self.schedule, ("cosine", "constant"))
         positive_number("lr", self.lr)
+        positive_number("lars_trust", self.lars_trust)
+        finite_number("sgd_momentum", self.sgd_momentum, "0.9 is usual")
         for name in ("weight_decay", "warmup_epochs", "final_lr", "clip", "bias_lr_scale"):
             finite_number(name, getattr(self, name), "0 switches it off")
 
