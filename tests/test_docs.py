@@ -42,7 +42,7 @@ def commands():
                 yield pytest.param(re.split(r"\s{3,}| #", found[1])[0], id=found[1].strip()[:50])
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", list(commands()))
 def test_commands_are_understood(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "runs/first"

@@ -313,7 +313,7 @@ def test_unknown_sources(tmp_path, monkeypatch):
         ({"validation": -1}, "validation must be a whole number, at least 0, got -1"),
         ({"validation": 0.1}, "validation must be a whole number, at least 0, got 0.1"),
         ({"workers": -1}, "workers must be a whole number, at least 0"),
-        ({"memory": 0}, "memory must be a finite number above 0"),
+        ({"memory": -1}, "memory must be a finite number, at least 0"),
     ],
 )
 def test_settings_are_checked_first(setting, message):
