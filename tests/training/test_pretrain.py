@@ -191,6 +191,7 @@ def test_two_processes_give_the_curve_of_one(tmp_path, method):
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    assert "deprecated" not in done.stderr
     one, two = (
         [r["loss"] for r in read_metrics(tmp_path / run) if r["kind"] == "step"]
         for run in ("one", "two")

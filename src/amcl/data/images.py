@@ -171,7 +171,7 @@ class DataSet:
             f"{height}×{width} pixels, {place}; views of {self.image_size}×{self.image_size}"
         ]
         if self.probe is None:
-            lines.append("no labels in use: features are not probed")
+            lines.append("no labels in use: no accuracy is shown")
         else:
             queries, bank = self.probe.queries, self.probe.bank
             lines.append(

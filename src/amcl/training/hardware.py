@@ -1,5 +1,6 @@
 """What a run runs on: the choice of devices and precision, handed to Lightning Fabric."""
 
+import inspect
 import os
 import signal
 from types import FrameType, TracebackType
@@ -8,6 +9,7 @@ from typing import Any, cast
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
+from torch.nn.parallel import DistributedDataParallel
 
 from amcl.training.config import HardwareSettings
 from amcl.training.errors import RunError
@@ -27,7 +29,10 @@ def make_fabric(settings: HardwareSettings) -> Fabric:
     several = devices * nodes > 1
     # Buffers need no broadcast: queues are equal on all processes, and running statistics of
     # batch norm are read from the first only.
-    strategy: Any = DDPStrategy(broadcast_buffers=False) if several else "auto"
+    known = inspect.signature(DistributedDataParallel.__init__).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    options: dict[str, Any] = {name: False}
+    strategy: Any = DDPStrategy(**options) if several else "auto"
     return Fabric(
         accelerator=accelerator,
         devices=devices,
