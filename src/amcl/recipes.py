@@ -140,7 +140,7 @@ def imagenet(method: str) -> Config:
 
 
 def folder(method: str) -> Config:
-    """Pictures of your own: ResNet-18, settings that hold over many sizes of set."""
+    """Pictures of your own: ResNet-18, a common start, not tuned on any set."""
     settings: dict[str, AnySettings] = {
         "simclr": SimCLRSettings(tau=0.1),
         "moco": MoCoSettings(tau=0.1, queue=4096),

@@ -156,3 +156,11 @@ def test_importing_the_losses_stays_light():
     code = f"import sys, amcl; print(*[m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m amcl recipes | head -1", shell=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("builtin-simclr")
+    assert done.stderr == ""

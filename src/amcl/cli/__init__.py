@@ -6,6 +6,7 @@ Exit codes: 0 all is well; 1 it could not be done; 2 a wrong option or input; 3 
 
 import difflib
 import importlib
+import os
 import sys
 from importlib.metadata import version
 
@@ -33,7 +34,12 @@ def main(args: list[str] | None = None) -> int:
         print(f"amcl: there is no command {command!r}: {hint}", file=sys.stderr)
         return 2
     module = importlib.import_module(f"amcl.cli.{command}")
-    code: int = module.main(rest)
+    try:
+        code: int = module.main(rest)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     return code
 
 

@@ -1,5 +1,7 @@
 """Methods: one class each, as published or with AMCL, by settings alone."""
 
+from collections.abc import Callable
+
 from amcl.backbones import Backbone
 from amcl.methods.barlow_twins import BarlowTwins, BarlowTwinsSettings
 from amcl.methods.base import Method, MethodSettings
@@ -9,7 +11,7 @@ from amcl.methods.simsiam import SimSiam, SimSiamSettings
 
 AnySettings = SimCLRSettings | MoCoSettings | SimSiamSettings | BarlowTwinsSettings
 
-METHODS: dict[str, tuple[type[AnySettings], type[Method]]] = {
+METHODS: dict[str, tuple[type[AnySettings], Callable[..., Method]]] = {
     "simclr": (SimCLRSettings, SimCLR),
     "moco": (MoCoSettings, MoCo),
     "simsiam": (SimSiamSettings, SimSiam),
@@ -19,8 +21,8 @@ METHODS: dict[str, tuple[type[AnySettings], type[Method]]] = {
 
 def make_method(settings: AnySettings, backbone: Backbone) -> Method:
     """The method that the settings are of."""
-    make: type[Method] = METHODS[settings.name][1]
-    return make(settings, backbone)  # type: ignore[arg-type]
+    make: Callable[[AnySettings, Backbone], Method] = METHODS[settings.name][1]
+    return make(settings, backbone)
 
 
 __all__ = [

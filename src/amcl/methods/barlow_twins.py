@@ -50,12 +50,8 @@ class BarlowTwins(Method):
             validate=False,
         )
         extra = loss.temperature.extra_outputs
-        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra))
-        self.loss = loss
+        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra), loss)
         self.scale = settings.loss_scale
-
-    def before_step(self, epoch: float, progress: float) -> None:
-        self.loss.set_epoch(epoch)
 
     def forward(
         self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False

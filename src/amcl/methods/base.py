@@ -8,7 +8,7 @@ from torch import nn
 
 from amcl.backbones import Backbone
 from amcl.losses import LossStats
-from amcl.losses.base import HeadReduction
+from amcl.losses.base import HeadLoss, HeadReduction
 from amcl.modules import LastNorm, ProjectionHeads
 from amcl.settings import choose, positive_number, whole_number
 from amcl.temperature import (
@@ -141,10 +141,11 @@ class Method(nn.Module):
     stats: LossStats | None = None
     """What the last call with `watch` saw."""
 
-    def __init__(self, backbone: Backbone, heads: ProjectionHeads) -> None:
+    def __init__(self, backbone: Backbone, heads: ProjectionHeads, loss: HeadLoss) -> None:
         super().__init__()
         self.backbone = backbone
         self.heads = heads
+        self.loss = loss
 
     def forward(
         self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
@@ -159,6 +160,7 @@ class Method(nn.Module):
 
     def before_step(self, epoch: float, progress: float) -> None:
         """Tell how far training is: in epochs, and as a share of the whole."""
+        self.loss.set_epoch(epoch)
 
     def after_step(self) -> None:
         """What follows each step of the optimiser."""

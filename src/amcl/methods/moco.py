@@ -46,8 +46,7 @@ class MoCo(Method):
     def __init__(self, settings: MoCoSettings, backbone: Backbone) -> None:
         loss = settings.make_loss("other_view")
         extra = loss.temperature.extra_outputs
-        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra))
-        self.loss = loss
+        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra), loss)
         self.settings = settings
         self.momentum = settings.momentum
         self.keys = MomentumCopy(self.query_encoder)
@@ -60,7 +59,7 @@ class MoCo(Method):
         return nn.Sequential(self.backbone, self.heads)
 
     def before_step(self, epoch: float, progress: float) -> None:
-        self.loss.set_epoch(epoch)
+        super().before_step(epoch, progress)
         start, end = self.settings.momentum, self.settings.momentum_end
         self.momentum = start if end is None else cosine_momentum(start, end, progress)
 

@@ -23,11 +23,7 @@ class SimCLR(Method):
     def __init__(self, settings: SimCLRSettings, backbone: Backbone) -> None:
         loss = settings.make_loss("both_views")
         extra = loss.temperature.extra_outputs
-        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra))
-        self.loss = loss
-
-    def before_step(self, epoch: float, progress: float) -> None:
-        self.loss.set_epoch(epoch)
+        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra), loss)
 
     def forward(
         self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False

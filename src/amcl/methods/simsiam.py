@@ -52,13 +52,7 @@ class SimSiam(Method):
     """SimSiam (Eq. 2.2) with C predictors, and SimSiam + AMCL."""
 
     def __init__(self, settings: SimSiamSettings, backbone: Backbone) -> None:
-        projectors = 1 if settings.shared_projector else settings.heads
-        super().__init__(backbone, settings.make_heads(backbone.dim, projectors))
-        dim = settings.dim
-        self.predictors = ProjectionHeads(
-            dim, settings.predictor, dim, num_heads=settings.heads, norm=True
-        )
-        self.loss = NegativeCosineLoss(
+        loss = NegativeCosineLoss(
             settings.heads,
             settings.make_temperature(),
             beta=settings.omega_weight,
@@ -66,10 +60,13 @@ class SimSiam(Method):
             head_reduction=settings.head_reduction,
             validate=False,
         )
+        projectors = 1 if settings.shared_projector else settings.heads
+        super().__init__(backbone, settings.make_heads(backbone.dim, projectors), loss)
+        dim = settings.dim
+        self.predictors = ProjectionHeads(
+            dim, settings.predictor, dim, num_heads=settings.heads, norm=True
+        )
         self.fixed = settings.fixed_predictor_rate
-
-    def before_step(self, epoch: float, progress: float) -> None:
-        self.loss.set_epoch(epoch)
 
     def with_fixed_rate(self) -> list[nn.Module]:
         return [self.predictors] if self.fixed else []
