@@ -8,8 +8,8 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint cons
 .PHONY: help setup demo test check format bench clean
 
 help:
-	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (2 to 5 minutes)"
-	@echo "make test    set up, then run every test (6 minutes)"
+	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
+	@echo "make test    set up, then run every test (5 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
 	@echo "make bench   measure time and memory, write benchmarks/results (20 minutes)"

@@ -11,7 +11,7 @@ import sys
 from importlib.metadata import version
 
 COMMANDS = {
-    "demo": "see in two minutes what it does",
+    "demo": "see in three minutes what it does",
     "pretrain": "train a backbone on images, labelled or not",
     "recipes": "list recipes, or show one",
     "data": "fetch a named data set",

@@ -27,7 +27,7 @@ NEXT = """What to try next:
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train a method as published and with AMCL on the built-in set, and compare (2 minutes)."""
+    """Train a method as published and with AMCL on the built-in set, and compare (3 minutes)."""
 
     method: Literal["simclr", "moco", "simsiam", "barlow"] = "simclr"
     """Which method."""

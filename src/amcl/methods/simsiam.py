@@ -15,7 +15,11 @@ from amcl.settings import whole_number
 
 @dataclass(frozen=True, kw_only=True)
 class SimSiamSettings(MethodSettings):
-    """SimSiam. The heads are its predictors; temperatures lie around 1."""
+    """SimSiam. The heads are its predictors; temperatures lie around 1.
+
+    β is above 1, the greatest similarity: without negatives Ω alone holds τ up, and it does so
+    only where β > s.
+    """
 
     name: ClassVar[str] = "simsiam"
 
@@ -23,6 +27,7 @@ class SimSiamSettings(MethodSettings):
     tau_lower: float = 0.5
     tau_upper: float = 1.5
     prior_tau: float = 1.0
+    beta: float = 3.0
     projector: tuple[int, ...] = (2048, 2048)
     projector_norm: bool = True
     projector_last_norm: LastNorm = "affine"
