@@ -265,10 +265,13 @@ def test_unreadable_files_of_large_sets_leave_the_probe(tmp_path, class_folders)
     assert [os.path.basename(path) for path, _ in images.unreadable] == ["000.png"]
 
 
-def test_the_bank_is_bounded(tmp_path, class_folders, monkeypatch):
-    monkeypatch.setattr("amcl.data.options.BANK", 7)
-    images = load(class_folders(tmp_path, ["a", "b"], each=10))
-    assert (len(images.train), len(images.probe.bank.labels)) == (18, 7)
+def test_the_bank_is_bounded(tmp_path, class_folders):
+    folder = class_folders(tmp_path, ["a", "b"], each=10)
+    for bank, expected in ((7, 7), (None, 18)):
+        images = load(folder, bank=bank)
+        assert (len(images.train), len(images.probe.bank.labels)) == (18, expected)
+    with pytest.raises(ValueError, match="bank must be a whole number"):
+        load(folder, bank=0)
 
 
 def test_workers_read_the_same(tmp_path, class_folders, monkeypatch):

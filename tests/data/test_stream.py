@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from amcl.data import FileImages, MemoryImages, stream
-from amcl.data.stream import _Progress, read_into_memory
+from amcl.data.stream import read_into_memory
+from amcl.progress import Progress
 
 SIDE = 16
 
@@ -149,17 +150,31 @@ def test_reading_into_memory_leaves_out_the_unreadable(files, workers, monkeypat
     assert [path for path, _ in unreadable] == [files.path(0), files.path(7)]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_without_replacement_labels_stay_with_their_images(files, workers):
+    for index in (1, 6):
+        with open(files.path(index), "wb"):
+            pass
+    steps, labels = torch.arange(12).split(4), torch.arange(12) * 10
+    batches = list(stream(files, steps, workers=workers, replace=False))
+    kept = [batch.of(step) for batch, step in zip(batches, steps, strict=True)]
+    assert [k.tolist() for k in kept] == [[0, 2, 3], [4, 5, 7], [8, 9, 10, 11]]
+    assert torch.equal(torch.cat([b.pixels for b in batches]), files[torch.cat(kept)])
+    assert batches[2].of(labels[steps[2]]).tolist() == [80, 90, 100, 110]
+    assert [path for b in batches for path, _ in b.unreadable] == [files.path(1), files.path(6)]
+
+
 def test_squares_have_no_shapes(tmp_path, picture):
     paths = [str(picture(tmp_path / f"{i}.png", width=9 + i, height=9 + i)) for i in range(3)]
     assert read_into_memory(FileImages(paths, 9), workers=0)[0].shapes is None
 
 
 def test_progress_is_for_terminals_and_long_waits(capsys, monkeypatch):
-    with _Progress("reading", 2) as progress:
+    with Progress("reading", 2) as progress:
         monkeypatch.setattr(time, "monotonic", lambda: progress._since + 9)
         progress.advance(1)
     assert capsys.readouterr() == ("", "")
-    with _Progress("reading", 2) as progress:
+    with Progress("reading", 2) as progress:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
         monkeypatch.setattr(time, "monotonic", lambda: progress._since + 0.5)
         progress.advance(1)

@@ -259,3 +259,24 @@ def test_settings_show_a_line_for_each_field():
     for field in dataclasses.fields(ViewSettings):
         line = next(x for x in source.splitlines() if x.startswith(f"    {field.name}: "))
         assert source.split(line + "\n")[1].lstrip().startswith('"""')
+
+
+def test_the_first_view_alone_is_the_first_of_two():
+    views = Views(16)
+    images = torch.randint(256, (6, 3, 20, 20), dtype=torch.uint8)
+    drawn = views.draw(6, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(views(images, drawn.first())[0], views(images, drawn)[0])
+
+
+def test_a_central_crop_is_torchvisions_in_the_true_proportions():
+    """A picture stored squashed gives what Resize and CenterCrop cut from the original."""
+    from torchvision.transforms.v2 import functional as F
+
+    original = torch.randint(256, (1, 3, 12, 18), dtype=torch.uint8)
+    original = F.resize(original, [240, 360], antialias=True)  # smooth: resampling twice is fair
+    stored = F.resize(original, [240, 240], antialias=True)
+    views = Views(56, mean=(0, 0, 0), std=(1, 1, 1))
+    ours = views.plain(stored, torch.tensor([[240, 360]]), crop=0.875)
+    theirs = F.resize(F.center_crop(original, [210, 210]), [56, 56], antialias=True)
+    assert (ours - theirs / 255).abs().max() < 0.02
+    assert (views.plain(stored) - theirs / 255).abs().max() > 0.1

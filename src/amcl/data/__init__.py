@@ -2,7 +2,7 @@
 
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import DataSet, FileImages, Images, Labelled, MemoryImages, Probe
-from amcl.data.load import default_workers, load_dataset
+from amcl.data.load import default_workers, has_test_split, list_pictures, load_dataset
 from amcl.data.stream import Batch, stream
 
 __all__ = [
@@ -15,6 +15,8 @@ __all__ = [
     "Probe",
     "UnreadableImage",
     "default_workers",
+    "has_test_split",
+    "list_pictures",
     "load_dataset",
     "stream",
 ]

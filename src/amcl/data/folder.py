@@ -18,14 +18,14 @@ def load_folder(root: Path, options: Options) -> DataSet:
 
     Without such splits, and with labels, some images are held out to probe with.
     """
-    splits = _splits(root)
-    has_test, validation = "test" in splits, next((n for n in VALIDATION if n in splits), None)
+    there = splits(root)
+    has_test, validation = "test" in there, next((n for n in VALIDATION if n in there), None)
     if options.probe == "test" and not has_test:
         raise ValueError(
             f"{root} has no test split: put one in {root / 'test'} beside {root / 'train'}, or "
             "use probe='validation'."
         )
-    place = root / "train" if splits else root
+    place = root / "train" if there else root
     chosen = "test" if options.probe == "test" else validation
     train = list_images(place)
     queries = None
@@ -42,7 +42,7 @@ def load_folder(root: Path, options: Options) -> DataSet:
             f"probe='test' needs labels, and the images in {place} and {root / 'test'} do not all "
             "lie in <class>/<file>: sort them so, or use labels='folders' or probe='none'."
         )
-    notes = [f"pre-trained on {place.name}/ alone"] if splits else []
+    notes = [f"pre-trained on {place.name}/ alone"] if there else []
     if options.probes and train.labels is None:
         notes.append("the images do not all lie in <class>/<file>: taken as unlabelled")
     return read_pictures(root.absolute().name, train, queries, options, notes=notes)
@@ -101,10 +101,10 @@ def label(listing: Listing, root: Path, mode: Labels, classes: tuple[str, ...] =
     return listing.with_labels([number[part[0]] for part in parts], classes)
 
 
-def _splits(root: Path) -> set[str]:
+def splits(root: Path) -> set[str]:
     """The split folders of `root`, if train/ is there with one to probe on."""
-    splits = {name for name in (*VALIDATION, "test") if (root / name).is_dir()}
-    return splits if (root / "train").is_dir() else set()
+    found = {name for name in (*VALIDATION, "test") if (root / name).is_dir()}
+    return found if (root / "train").is_dir() else set()
 
 
 def _walk(root: str) -> _Found:

@@ -1,5 +1,6 @@
 """Sets of images as tensors of bytes: in memory, or files decoded on demand."""
 
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 
 from amcl.data.decode import decode
+from amcl.files import digest
 from amcl.settings import whole_number
 
 Rgb = tuple[float, float, float]
@@ -61,6 +63,13 @@ class MemoryImages:
             indices = self._chosen[indices]
         return self._pixels[indices].contiguous()
 
+    def fingerprint(self) -> str:
+        """Changes with any pixel, any shape and the order."""
+        parts = torch.arange(len(self)).split(4096)
+        pixels = (self[part].numpy().data for part in parts)
+        shapes = b"" if self.shapes is None else self.shapes.contiguous().numpy().data
+        return digest(itertools.chain([str(self.canvas).encode()], pixels, [shapes]))
+
     def subset(self, indices: torch.Tensor) -> "MemoryImages":
         """Those images, in that order; the bytes are shared, not copied."""
         images = MemoryImages(self._pixels, self._shapes)
@@ -102,6 +111,19 @@ class FileImages:
         for row, index in zip(pixels, indices.tolist(), strict=True):
             row.copy_(self.decode(index)[0])
         return pixels
+
+    def fingerprint(self) -> str:
+        """Changes with any path, size or time of change, the canvas and the order."""
+        return digest([str(self._side).encode(), *map(self._identity, range(len(self)))])
+
+    def _identity(self, index: int) -> bytes:
+        path = self.path(index)
+        try:
+            status = os.stat(path)
+        except OSError:  # found to be missing when it is read
+            return f"{path} is missing\n".encode(errors="surrogateescape")
+        identity = f"{path} {status.st_size} {status.st_mtime_ns}\n"
+        return identity.encode(errors="surrogateescape")
 
     def subset(self, indices: torch.Tensor) -> "FileImages":
         """Those files, in that order."""

@@ -5,10 +5,13 @@ from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
-from amcl.data.folder import load_folder
-from amcl.data.images import DataSet
+import torch
+
+from amcl.data.folder import list_images, load_folder, splits
+from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.named import NAMED, data_root, load_named
-from amcl.data.options import Labels, Options, ProbeSplit
+from amcl.data.options import BANK, Labels, Options, ProbeSplit
+from amcl.data.pictures import choose_sizes
 
 
 def load_dataset(
@@ -23,6 +26,7 @@ def load_dataset(
     memory: float = 4.0,
     workers: int | None = None,
     seed: int = 0,
+    bank: int | None = BANK,
 ) -> DataSet:
     """Images to pre-train on: a folder, a known data set by its name, or "builtin".
 
@@ -39,7 +43,9 @@ def load_dataset(
       last word; "none" and `validation=0` train on everything;
     - `memory`: sets that take up to so many GiB are decoded once and kept, others are decoded as
       they are used;
-    - `workers`: processes that decode. Default: one for each core, at most 8.
+    - `workers`: processes that decode. Default: one for each core, at most 8;
+    - `bank`: at most so many images are compared with in "validation"; None takes all that are not
+      held out, as "test" does.
     """
     options = Options(
         image_size=image_size,
@@ -50,6 +56,7 @@ def load_dataset(
         memory=memory,
         workers=default_workers() if workers is None else workers,
         seed=seed,
+        bank=bank,
     )
     if source == "builtin":
         return _load_builtin(options)
@@ -59,6 +66,41 @@ def load_dataset(
     if not source or not folder.is_dir():  # an empty path would be the working folder
         raise _unknown(source, folder)
     return load_folder(folder, options)
+
+
+def list_pictures(
+    source: str, *, root: Path | None = None, image_size: int, canvas: int | None = None
+) -> tuple[Images, list[str]]:
+    """All images of a source and their names: paths below a folder, or split/number in a set.
+
+    They are not read yet, so that some may be unreadable.
+    """
+    options = Options(
+        image_size=image_size,
+        canvas=canvas,
+        labels="none",
+        probe="none",
+        validation=0,
+        memory=0,
+        workers=0,
+        seed=0,
+        bank=None,
+    )
+    if source == "builtin" or source in NAMED:
+        return _named_pictures(source, data_root(root), options)
+    folder = Path(source).expanduser()
+    if not source or not folder.is_dir():
+        raise _unknown(source, folder)
+    paths = list_images(folder).paths
+    _, side, _ = choose_sizes(paths, options)
+    return FileImages(paths, side), [os.path.relpath(path, folder) for path in paths]
+
+
+def has_test_split(source: str) -> bool:
+    """Whether a source, as `load_dataset` takes it, brings a labelled test split of its own."""
+    if source in NAMED:
+        return NAMED[source].test
+    return source != "builtin" and "test" in splits(Path(source).expanduser())
 
 
 def default_workers() -> int:
@@ -72,6 +114,24 @@ def nearest(name: str) -> str:
     """ " Did you mean …?" for a name that is nearly known, else nothing."""
     matches = get_close_matches(name.lower(), ["builtin", *NAMED], n=1)
     return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def _named_pictures(source: str, root: Path, options: Options) -> tuple[MemoryImages, list[str]]:
+    """Both labelled splits of a set that is kept as tensors."""
+    test = has_test_split(source)
+    if source in NAMED and not test:
+        raise ValueError(
+            f"{source} is a folder of pictures: give its path, {root / NAMED[source].place}, "
+            "so that they are known by their names."
+        )
+    options = replace(options, labels="auto", probe="test" if test else "validation", validation=1)
+    named = load_named(source, root, options) if test else _load_builtin(options)
+    if named.probe is None:
+        raise RuntimeError(f"{source} has labels")
+    parts = {"train": named.probe.bank.images, named.probe.split: named.probe.queries.images}
+    pixels = torch.cat([images[torch.arange(len(images))] for images in parts.values()])
+    names = [f"{split}/{i:05d}" for split, images in parts.items() for i in range(len(images))]
+    return MemoryImages(pixels), names
 
 
 def _load_builtin(options: Options) -> DataSet:

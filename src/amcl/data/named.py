@@ -19,7 +19,10 @@ from amcl.data.split import hold_out, sample
 
 @dataclass(frozen=True, kw_only=True)
 class Named:
-    """A known data set: `place` in the data folder, `fetch` to get it there."""
+    """A known data set: `place` in the data folder, `fetch` to get it there.
+
+    `test`: whether the labels of its test split are public.
+    """
 
     place: str
     fetch: str
@@ -27,6 +30,7 @@ class Named:
     mean: Rgb
     std: Rgb
     load: Callable[[Path, "Named", Options], DataSet]
+    test: bool = True
 
 
 def data_root(root: Path | None = None) -> Path:
@@ -91,7 +95,7 @@ def _from_memory(
         count = min(options.validation, len(train.labels) // 10)
         kept, held = hold_out(train.labels, count, options.seed)
         queries, train = train.subset(held), train.subset(kept)
-        bank = train.subset(sample(len(kept), options.bank or len(kept), options.seed))
+        bank = train.subset(sample(len(kept), options.bank_of(len(kept)), options.seed))
         probe = Probe(bank, queries, classes, "validation")
     return _data_set(known, train.images, probe, options)
 
@@ -249,6 +253,7 @@ NAMED: dict[str, Named] = {
         mean=(0.4802, 0.4481, 0.3975),
         std=(0.2770, 0.2691, 0.2821),
         load=_load_tinyimagenet,
+        test=False,
     ),
     "imagenet": Named(
         place="imagenet",
@@ -259,5 +264,6 @@ NAMED: dict[str, Named] = {
         mean=MEAN,
         std=STD,
         load=_load_imagenet,
+        test=False,
     ),
 }

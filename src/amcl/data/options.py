@@ -10,7 +10,7 @@ from amcl.settings import choose, finite_number, whole_number
 Labels = Literal["auto", "folders", "none"]
 ProbeSplit = Literal["validation", "test", "none"]
 
-BANK = 10_000  # images to probe with while training; a test takes them all
+BANK = 10_000  # images to probe with while training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +25,7 @@ class Options:
     memory: float
     workers: int
     seed: int
+    bank: int | None
 
     def __post_init__(self) -> None:
         choose("labels", self.labels, ("auto", "folders", "none"))
@@ -34,6 +35,8 @@ class Options:
         if self.canvas is not None:
             whole_number("canvas", self.canvas, "give the side of decoded pictures in pixels")
         _count("validation", self.validation, "give how many images to hold out, or 0 for none")
+        if self.bank is not None:
+            whole_number("bank", self.bank, "give how many images to compare with, or None for all")
         _count("workers", self.workers, "give how many processes decode, or 0 for none")
         finite_number("memory", self.memory, "give GiB of decoded images to keep, 0 keeps none")
 
@@ -43,9 +46,9 @@ class Options:
         nothing_held_out = self.probe == "validation" and self.validation == 0
         return self.labels != "none" and self.probe != "none" and not nothing_held_out
 
-    @property
-    def bank(self) -> int | None:
-        return BANK if self.probe == "validation" else None
+    def bank_of(self, images: int) -> int:
+        """How many of so many images are the bank; a test takes them all."""
+        return images if self.bank is None or self.probe == "test" else self.bank
 
     def check_canvas(self, images: Images) -> None:
         """Raise an error if a canvas was given for images that are not decoded from files."""

@@ -77,9 +77,8 @@ def read_pictures(
         if len(held.images) == 0:
             more_notes.append("too few labelled images to hold any out")
         else:
-            chosen = sample(
-                len(labelled.labels), options.bank or len(labelled.labels), options.seed
-            )
+            count = len(labelled.labels)
+            chosen = sample(count, options.bank_of(count), options.seed)
             bank = reader.into_memory(labelled.subset(chosen))
             split: Literal["validation", "test"]
             split = "test" if options.probe == "test" else "validation"

@@ -2,44 +2,55 @@
 
 import signal
 import sys
-import time
 import warnings
 from collections.abc import Generator, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import FileImages, Images, MemoryImages
-
-if TYPE_CHECKING:
-    from rich.progress import Progress
+from amcl.progress import Progress
 
 CHUNK = 64  # images a worker decodes before it hands them over, when a whole set is read
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Pixels uint8 (n, 3, H, W), true heights and widths (n, 2) unless none was squashed."""
+    """Pixels uint8 (n, 3, H, W), true heights and widths (n, 2) unless none was squashed.
+
+    `kept` are the places in the step that were read, where unreadable files left gaps.
+    """
 
     pixels: torch.Tensor
     shapes: torch.Tensor | None
     unreadable: list[tuple[str, str]] = field(default_factory=list)
+    kept: torch.Tensor | None = None
+
+    def of(self, values: torch.Tensor) -> torch.Tensor:
+        """Those of the step's values, such as labels, whose images were read."""
+        return values if self.kept is None else values[self.kept]
 
 
 def stream(
-    images: Images, steps: Iterable[torch.Tensor], *, workers: int, ahead: int = 2
+    images: Images,
+    steps: Iterable[torch.Tensor],
+    *,
+    workers: int,
+    ahead: int = 2,
+    replace: bool = True,
 ) -> Generator[Batch, None, None]:
     """One batch for each tensor of indices in `steps`, in that order.
 
     Files are decoded by `workers` processes (0: in this one), up to `ahead` batches each before
     they are asked for; `steps` is read that far ahead. An unreadable file is named in its batch
-    and replaced by the next readable one, so that batches stay full. What comes does not depend
-    on the number of workers. Closing the generator ends the workers.
+    and replaced by the next readable one, so that batches stay full; without `replace`, as where
+    images have labels, it is left out. What comes does not depend on the number of workers.
+    Closing the generator ends the workers.
 
     >>> images = MemoryImages(torch.zeros(10, 3, 32, 32, dtype=torch.uint8))
     >>> steps = torch.randperm(10).split(5)
@@ -51,13 +62,13 @@ def stream(
         for indices in steps:
             yield Batch(images[indices], None if shapes is None else shapes[indices])
         return
-    for decoded in _decode_steps(images, steps, workers, ahead, replace=True):
-        if decoded.kept is not None:
+    for batch in _decode_steps(images, steps, workers, ahead, replace=replace):
+        if replace and batch.kept is not None:
             raise ValueError(
                 f"none of the {len(images)} image files can be read any more; the first: "
-                f"{': '.join(decoded.unreadable[0])}. Check that the files are still in place."
+                f"{': '.join(batch.unreadable[0])}. Check that the files are still in place."
             )
-        yield Batch(decoded.pixels, decoded.shapes, decoded.unreadable)
+        yield batch
 
 
 def read_into_memory(
@@ -72,11 +83,12 @@ def read_into_memory(
     filled = 0
     steps = torch.split(torch.arange(len(files)), CHUNK)
     batches = _decode_steps(files, steps, min(workers, len(steps) - 1), 2, replace=False)
-    with closing(batches), _Progress("decoding images", len(files)) as progress:
+    with closing(batches), Progress("decoding images", len(files)) as progress:
         for step, batch in zip(steps, batches, strict=True):
+            assert batch.shapes is not None
             end = filled + len(batch.pixels)
             pixels[filled:end], shapes[filled:end] = batch.pixels, batch.shapes
-            kept.append(step if batch.kept is None else step[batch.kept])
+            kept.append(batch.of(step))
             unreadable += batch.unreadable
             filled = end
             progress.advance(len(step))
@@ -86,23 +98,13 @@ def read_into_memory(
     return images, torch.cat(kept), unreadable
 
 
-@dataclass(frozen=True)
-class _Decoded:
-    """A batch of files; `kept` are the positions that were read where others are missing."""
-
-    pixels: torch.Tensor
-    shapes: torch.Tensor
-    unreadable: list[tuple[str, str]]
-    kept: torch.Tensor | None
-
-
-class _Decoder(Dataset[_Decoded]):
+class _Decoder(Dataset[Batch]):
     """A batch of files by their indices; it is what worker processes hold."""
 
     def __init__(self, files: FileImages, replace: bool) -> None:
         self.files, self.replace = files, replace
 
-    def __getitem__(self, indices: torch.Tensor) -> _Decoded:
+    def __getitem__(self, indices: torch.Tensor) -> Batch:
         pixels = torch.empty(len(indices), 3, *self.files.canvas, dtype=torch.uint8)
         shapes = torch.empty(len(indices), 2, dtype=torch.long)
         kept: list[int] = []
@@ -115,7 +117,7 @@ class _Decoder(Dataset[_Decoded]):
                 kept.append(position)
         n = len(kept)
         missing = None if n == len(indices) else torch.tensor(kept, dtype=torch.long)
-        return _Decoded(pixels[:n], shapes[:n], list(unreadable.items()), missing)
+        return Batch(pixels[:n], shapes[:n], list(unreadable.items()), missing)
 
     def _read(
         self, index: int, unreadable: dict[str, str]
@@ -130,7 +132,7 @@ class _Decoder(Dataset[_Decoded]):
 
 def _decode_steps(
     files: FileImages, steps: Iterable[torch.Tensor], workers: int, ahead: int, *, replace: bool
-) -> Generator[_Decoded, None, None]:
+) -> Generator[Batch, None, None]:
     decoder = _Decoder(files, replace)
     if workers < 1:
         yield from map(decoder.__getitem__, steps)
@@ -171,31 +173,3 @@ def _report(kind: type[BaseException], error: BaseException, trace: TracebackTyp
     # A parent that is interrupted while it fetches a batch hangs up: no fault of the worker.
     if not issubclass(kind, (ConnectionError, EOFError)):
         sys.__excepthook__(kind, error, trace)
-
-
-class _Progress:
-    """A bar on a terminal, for what takes longer than a second."""
-
-    def __init__(self, what: str, total: int) -> None:
-        self._what, self._total, self._done = what, total, 0
-        self._bar: Progress | None = None
-        self._since = time.monotonic()
-
-    def __enter__(self) -> "_Progress":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-
-    def advance(self, count: int) -> None:
-        self._done += count
-        if self._bar is None and sys.stderr.isatty() and time.monotonic() - self._since > 1:
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.add_task(self._what, total=self._total)
-            self._bar.start()
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self._done)

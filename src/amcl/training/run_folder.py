@@ -3,21 +3,15 @@
 import fcntl
 import json
 import logging
-import platform
 import shlex
-import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import IO, Any
 
-import torch
-
+from amcl.environment import environment
 from amcl.training.config import Config
 from amcl.training.errors import RunError
 
 logger = logging.getLogger("amcl")
-
-_PACKAGES = ("amcl-torch", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "pillow")
 
 
 class RunFolder:
@@ -136,21 +130,3 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise RunError(f"there are no metrics in {run}: it is no run folder.")
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def environment() -> dict[str, Any]:
-    """What a run's numbers may depend on."""
-    packages: dict[str, str | None] = {}
-    for name in _PACKAGES:
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            packages[name] = None
-    return {
-        "command": shlex.join(sys.argv),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": packages,
-        "threads": torch.get_num_threads(),
-        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }

@@ -19,6 +19,19 @@ def whole(n: int) -> torch.Tensor:
     return torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(n, 1)
 
 
+def central(n: int, shapes: torch.Tensor | None, share: float) -> torch.Tensor:
+    """Square boxes in the middle, (n, 4), with a share of the shorter side in the true shapes.
+
+    shapes: (n, 2), heights and widths; without them images count as square.
+
+    >>> central(1, torch.tensor([[100, 200]]), share=0.8)
+    tensor([[0.1000, 0.3000, 0.8000, 0.4000]])
+    """
+    sides = torch.ones(n, 2) if shapes is None else shapes.float()
+    size = share * sides.min(1, keepdim=True).values / sides
+    return torch.cat([(1 - size) / 2, size], 1)
+
+
 def overlap(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """The area that two boxes (…, 4) share over that of the smaller: 1 where it lies within."""
     start = torch.maximum(first[..., :2], second[..., :2])

@@ -37,6 +37,10 @@ class ViewParameters:
         """Those of a slice of the images."""
         return ViewParameters(*(value[:, images] for value in self._values()))
 
+    def first(self) -> "ViewParameters":
+        """Those of the first view alone: leading dimensions of 1 instead of 2."""
+        return ViewParameters(*(value[:1] for value in self._values()))
+
     def to(self, device: torch.device | str) -> "ViewParameters":
         """The same on another device."""
         return ViewParameters(*(value.to(device) for value in self._values()))

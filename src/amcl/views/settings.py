@@ -19,11 +19,7 @@ LETTERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class ViewSettings:
-    """Which operations make a view, how often and how strong.
-
-    >>> ViewSettings(views="abcdes", crop_scale=(0.2, 1.0)).crop_scale
-    (0.2, 1.0)
-    """
+    """Which operations make a view, how often and how strong."""
 
     views: str = "abcde"
     """Operations that are on: a crop, b blur, c grey, d jitter, e flip, s solarize."""

@@ -90,7 +90,10 @@ class Views:
         )
 
     def __call__(self, images: torch.Tensor, parameters: ViewParameters) -> torch.Tensor:
-        """The views (2, N, 3, size, size) of uint8 images (N, 3, H, W), float32, normalised."""
+        """The views (2, N, 3, size, size) of uint8 images (N, 3, H, W), float32, normalised.
+
+        With `parameters.first()` there is one view, (1, N, 3, size, size).
+        """
         if len(parameters) != len(images):
             raise ValueError(
                 f"{len(images)} images came with the parameters of {len(parameters)}: draw as "
@@ -99,10 +102,20 @@ class Views:
         p = parameters
         return self._in_chunks(images, p.boxes, p.flip, lambda x, part: self._colour(x, p.of(part)))
 
-    def plain(self, images: torch.Tensor) -> torch.Tensor:
-        """uint8 images (N, 3, H, W) for a test: resized to (N, 3, size, size) and normalised."""
-        flip = torch.zeros(1, len(images), dtype=torch.bool)
-        return self._in_chunks(images, boxes.whole(len(images))[None], flip).squeeze(0)
+    def plain(
+        self,
+        images: torch.Tensor,
+        shapes: torch.Tensor | None = None,
+        crop: float | None = None,
+    ) -> torch.Tensor:
+        """uint8 images (N, 3, H, W) for a test: resized to (N, 3, size, size) and normalised.
+
+        crop: the share of the shorter side that a central square takes, in the true shapes (N, 2)
+        of images that are stored squashed; None takes all of the image as it is stored.
+        """
+        n = len(images)
+        cuts = boxes.whole(n) if crop is None else boxes.central(n, shapes, crop)
+        return self._in_chunks(images, cuts[None], torch.zeros(1, n, dtype=torch.bool)).squeeze(0)
 
     def __repr__(self) -> str:
         return f"Views(size={self.size}, {self.settings})"

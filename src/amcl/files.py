@@ -1,0 +1,36 @@
+"""Files that are whole or not there."""
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write; it takes its name at the end, and leaves nothing behind after an error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    try:
+        with temporary.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def digest(parts: Iterable[bytes | memoryview]) -> str:
+    """SHA-256 of bytes that come in parts.
+
+    >>> digest([b"a", b"bc"]) == digest([b"abc"])
+    True
+    """
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()

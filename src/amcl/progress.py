@@ -1,0 +1,37 @@
+"""A bar for work that takes its time."""
+
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+
+class Progress:
+    """A bar on a terminal, for what takes longer than a second."""
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._total, self._done = what, total, 0
+        self._bar: Bar | None = None
+        self._since = time.monotonic()
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, count: int) -> None:
+        """So much more is done."""
+        self._done += count
+        if self._bar is None and sys.stderr.isatty() and time.monotonic() - self._since > 1:
+            from rich.console import Console
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(console=Console(stderr=True), transient=True)
+            self._bar.add_task(self._what, total=self._total)
+            self._bar.start()
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self._done)
