@@ -6,6 +6,7 @@ import warnings
 import pytest
 import timm
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
@@ -158,6 +159,78 @@ def test_metadata_makes_the_same_network_again():
     again.network.load_state_dict(first.network.state_dict(), strict=True)
     assert again.settings == first.settings
     assert again.image_size == 32
+
+
+CODED = [
+    ("resnet18", 224, {}),
+    ("resnet18", 32, {}),
+    ("resnet18", 96, {"width": 0.25}),
+    ("resnet50", 224, {}),
+    ("resnet50", 32, {"width": 0.25}),
+    ("resnet10t", 96, {}),
+    ("resnet10t", 96, {"width": 2.0}),
+    ("resnet10t", 32, {"width": 0.25}),
+    ("vit_tiny_patch16_224", 224, {}),
+    ("vit_tiny_patch16_224", 32, {}),
+    ("vit_tiny_patch16_224", 96, {"width": 2 / 3}),
+    ("convnext_atto", 96, {}),
+]
+
+
+@pytest.mark.parametrize(("name", "image_size", "options"), CODED, ids=str)
+def test_the_code_makes_the_same_network_without_amcl(name, image_size, options, tmp_path):
+    backbone = make(name, image_size, **options)
+    for key, value in backbone.network.named_buffers():
+        if key.endswith(("running_mean", "running_var")):
+            value.uniform_(0.5, 1.5)
+    weights = tmp_path / 'the "best".safetensors'
+    save_file(backbone.network.state_dict(), weights)
+    code = backbone.code(str(weights))
+    assert "amcl" not in code.replace(str(tmp_path), "")
+    made = {}
+    exec(code, made)
+    side = image_size if name.startswith("vit") else 32  # convolutions take any
+    images = torch.randn(2, 3, side, side)
+    with torch.no_grad():
+        assert torch.equal(made["model"](images), backbone.eval()(images))
+
+
+@pytest.mark.parametrize(
+    ("name", "image_size"),
+    [("resnet18", 224), ("resnet50", 96), ("resnet10t", 176), ("vit_tiny_patch16_224", 224)],
+)
+def test_the_code_of_a_published_network_is_two_lines(name, image_size):
+    backbone = make(name, image_size)
+    assert backbone.as_published
+    assert backbone.code("w.safetensors").splitlines() == [
+        "import timm",
+        "from safetensors.torch import load_file",
+        "",
+        f'model = timm.create_model("{name}", num_classes=0)',
+        'model.load_state_dict(load_file("w.safetensors"))',
+        "model = model.eval()",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "image_size", "options"),
+    [("resnet18", 32, {}), ("resnet18", 96, {"width": 0.5}), ("vit_tiny_patch16_224", 96, {})],
+)
+def test_a_changed_network_is_not_as_published(name, image_size, options):
+    assert not make(name, image_size, **options).as_published
+
+
+def test_drop_path_changes_neither_weights_nor_code():
+    plain = make("resnet10t", 32, width=0.25)
+    dropping = Backbone(plain.settings, 32, drop_path=0.5)
+    assert dropping.code() == plain.code()
+    dropping.load(plain.network.state_dict(), "itself")
+
+
+def test_an_unknown_tag_lists_those_there_are():
+    assert BackboneSettings(backbone="resnet18.a1_in1k").backbone == "resnet18.a1_in1k"
+    with pytest.raises(ValueError, match=r"no 'resnet18.best': timm's weights .*resnet18.a1_in1k"):
+        BackboneSettings(backbone="resnet18.best")
 
 
 def test_unknown_name_suggests_the_nearest():

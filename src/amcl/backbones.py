@@ -4,14 +4,15 @@ import difflib
 import json
 import os
 import warnings
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import timm
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
 from timm.models.resnet import ResNet
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -37,7 +38,13 @@ class BackboneSettings:
 
     def __post_init__(self) -> None:
         if not timm.is_model(self.backbone):
-            raise ValueError(_unknown(self.backbone))
+            raise ValueError(unknown_model(self.backbone))
+        name, _, tag = self.backbone.partition(".")
+        if tag and self.backbone not in timm.list_pretrained(f"{name}.*"):
+            raise ValueError(
+                f"there is no {self.backbone!r}: timm's weights of {name} are "
+                f"{', '.join(timm.list_pretrained(f'{name}.*'))}."
+            )
         positive_number("width", self.width, "1 is the network as published, 0.25 a small one")
         choose("stem", self.stem, ("auto", "small", "standard"))
 
@@ -45,7 +52,8 @@ class BackboneSettings:
 class Backbone(nn.Module):
     """A timm network that ends in pooled features. images: (N, 3, S, S). Returns h: (N, `dim`).
 
-    `network` is the plain timm module: its state dict has timm's own keys.
+    `network` is the plain timm module: its state dict has timm's own keys. `drop_path` is the rate
+    at which whole blocks are skipped in training (stochastic depth).
 
     >>> backbone = Backbone(BackboneSettings(backbone="resnet18", width=0.25), image_size=32)
     >>> backbone(torch.randn(2, 3, 32, 32)).shape
@@ -55,11 +63,16 @@ class Backbone(nn.Module):
     normalisation: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and std of the channels, where the backbone was loaded from a run."""
 
-    def __init__(self, settings: BackboneSettings, image_size: int) -> None:
+    def __init__(
+        self, settings: BackboneSettings, image_size: int, *, drop_path: float = 0.0
+    ) -> None:
         super().__init__()
         self.settings = settings
         self.image_size = whole_number("image_size", image_size)
-        self.network = _network(settings, image_size)
+        self._design = _design(settings, image_size)
+        # Drop path has no weights: a state dict fits with and without it.
+        extra = {"drop_path_rate": drop_path} if drop_path else {}
+        self.network = self._design.make(extra)
         # Some families widen their features once more behind the pooling.
         wider = getattr(self.network, "head_hidden_size", None)
         self.dim: int = wider or self.network.num_features
@@ -71,6 +84,56 @@ class Backbone(nn.Module):
     def metadata(self) -> dict[str, Any]:
         """What `Backbone` needs to be made again."""
         return asdict(self.settings) | {"image_size": self.image_size}
+
+    def code(self, weights: str = "backbone.safetensors") -> str:
+        """Python that makes this network and loads its weights, with timm and torch alone.
+
+        >>> backbone = Backbone(BackboneSettings(backbone="resnet18"), image_size=32)
+        >>> print(backbone.code())
+        import timm
+        import torch
+        from safetensors.torch import load_file
+        <BLANKLINE>
+        model = timm.create_model("resnet18", num_classes=0)
+        model.conv1 = torch.nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
+        model.maxpool = torch.nn.Identity()
+        model.load_state_dict(load_file("backbone.safetensors"))
+        model = model.eval()
+        """
+        made = self._design.code(self.network)
+        imports = ["import timm", "import torch"] if len(made) > 1 else ["import timm"]
+        return "\n".join(
+            [
+                *imports,
+                "from safetensors.torch import load_file",
+                "",
+                *made,
+                f"model.load_state_dict(load_file({json.dumps(weights, ensure_ascii=False)}))",
+                "model = model.eval()",
+            ]
+        )
+
+    @property
+    def as_published(self) -> bool:
+        """Whether it is timm's own network, with nothing changed."""
+        return self._design == _Design(self.settings.backbone)
+
+    def load(self, tensors: Mapping[str, torch.Tensor], where: object) -> None:
+        """Take weights with timm's keys: all that the network has and nothing else, or an error."""
+        own = self.network.state_dict()
+        faults = [f"{name} is missing" for name in own if name not in tensors]
+        faults += [f"{name} is one too many" for name in tensors if name not in own]
+        faults += [
+            f"{name} is {tuple(tensors[name].shape)} instead of {tuple(value.shape)}"
+            for name, value in own.items()
+            if name in tensors and tensors[name].shape != value.shape
+        ]
+        if faults:
+            raise ValueError(
+                f"the weights in {where} are not those of {self.settings.backbone} as it is made "
+                f"here: {some(faults)}. They may come from another version of amcl or timm."
+            )
+        self.network.load_state_dict(tensors)
 
 
 def load_backbone(path: str | os.PathLike[str]) -> Backbone:
@@ -86,18 +149,94 @@ def load_backbone(path: str | os.PathLike[str]) -> Backbone:
             f"there is no {file}: a run leaves its backbone there when it ends; `amcl pretrain "
             f"--resume {file.parent}` finishes one that was stopped."
         )
-    with safe_open(file, "pt") as stored:
-        made = json.loads((stored.metadata() or {}).get("amcl", "null"))
+    tensors, made = read_safetensors(file)
     if made is None:
         raise ValueError(f"{file} was not written by amcl: it does not say which network it holds.")
-    mean, std, image_size = (made.pop(name) for name in ("mean", "std", "image_size"))
-    backbone = Backbone(BackboneSettings(**made), image_size)
-    backbone.network.load_state_dict(load_file(file))
+    return backbone_of(made, tensors, file)
+
+
+def backbone_of(
+    made: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], where: object
+) -> Backbone:
+    """The backbone that a file's metadata describe, with its weights, in evaluation mode."""
+    try:
+        settings = BackboneSettings(**{name: made[name] for name in ("backbone", "width", "stem")})
+        image_size, mean, std = made["image_size"], made["mean"], made["std"]
+    except KeyError as missing:
+        raise ValueError(f"{where} does not say its {missing}: it is no backbone.") from None
+    with own_randomness():
+        backbone = Backbone(settings, image_size)
+    backbone.load(tensors, where)
     backbone.normalisation = (tuple(mean), tuple(std))
     return backbone.eval()
 
 
-def _network(settings: BackboneSettings, image_size: int) -> Any:
+def read_safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any] | None]:
+    """Tensors, and what amcl said of them when it wrote the file; None if others wrote it."""
+    try:
+        with safe_open(file, "pt") as stored:
+            said = (stored.metadata() or {}).get("amcl", "null")
+            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{file} is no safetensors file, or damaged: {error}.") from error
+    made: dict[str, Any] | None = json.loads(said)
+    return tensors, made
+
+
+@contextmanager
+def own_randomness(seed: int = 0) -> Iterator[None]:
+    """New modules draw their weights from this seed; nobody else's random numbers change."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def some(names: list[str], most: int = 3) -> str:
+    """The first few of them, and how many more there are.
+
+    >>> some(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+@dataclass(frozen=True)
+class _Design:
+    """How timm makes a network, and what takes the place of its stem."""
+
+    name: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    conv: dict[str, int] | None = None
+    pool: bool = True
+
+    def make(self, extra: dict[str, Any]) -> Any:
+        """The network, with random weights."""
+        network: Any = timm.create_model(self.name, num_classes=0, **self.arguments, **extra)
+        if self.conv is not None:
+            sizes: dict[str, Any] = self.conv
+            network.conv1 = nn.Conv2d(3, network.bn1.num_features, **sizes, bias=False)
+            nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
+        if not self.pool:
+            network.maxpool = nn.Identity()
+        return network
+
+    def code(self, network: Any) -> list[str]:
+        """The lines of Python that make it."""
+        said = [json.dumps(self.name), "num_classes=0"]
+        for name, value in self.arguments.items():
+            said.append(f"{name}={json.dumps(value) if isinstance(value, str) else repr(value)}")
+        lines = [f"model = timm.create_model({', '.join(said)})"]
+        if self.conv is not None:
+            sizes = ", ".join(f"{name}={value}" for name, value in self.conv.items())
+            planes = network.bn1.num_features
+            lines.append(f"model.conv1 = torch.nn.Conv2d(3, {planes}, {sizes}, bias=False)")
+        if not self.pool:
+            lines.append("model.maxpool = torch.nn.Identity()")
+        return lines
+
+
+def _design(settings: BackboneSettings, image_size: int) -> _Design:
     name, width = settings.backbone, settings.width
     with torch.device("meta"):
         published = timm.create_model(name)
@@ -120,18 +259,18 @@ def _network(settings: BackboneSettings, image_size: int) -> Any:
         warnings.warn(
             f"{name!r} keeps its stem for large images, on images of {image_size} pixels: little "
             "is left of them after it. A ResNet or a vision transformer gets a small one.",
-            stacklevel=2,
+            stacklevel=3,
         )
-    return timm.create_model(name, num_classes=0)
+    return _Design(name)
 
 
-def _resnet(name: str, published: Any, width: float, small: bool) -> Any:
+def _resnet(name: str, published: Any, width: float, small: bool) -> _Design:
     changed: dict[str, Any] = {}
     deep = isinstance(published.conv1, nn.Sequential)
     if width != 1:
         stages = [stage[-1] for stage in (getattr(published, f"layer{i}") for i in range(1, 5))]
         planes = [_last_norm(stage).num_features // type(stage).expansion for stage in stages]
-        # timm widens a deep stem only; a plain one is made deep here and replaced below.
+        # timm widens a deep stem only; a plain one is made deep here and replaced afterwards.
         inplanes = published.bn1.num_features
         changed = {
             "channels": tuple(_scaled(p, width) for p in planes),
@@ -139,17 +278,11 @@ def _resnet(name: str, published: Any, width: float, small: bool) -> Any:
         }
         if not deep:
             changed["stem_type"] = "deep"
-    network: Any = timm.create_model(name, num_classes=0, **changed)
-    inplanes = network.bn1.num_features
     if small:
-        network.conv1 = nn.Conv2d(3, inplanes, kernel_size=3, padding=1, bias=False)
-        network.maxpool = nn.Identity()
-    elif changed and not deep:
-        network.conv1 = nn.Conv2d(3, inplanes, kernel_size=7, stride=2, padding=3, bias=False)
-    else:
-        return network
-    nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
-    return network
+        return _Design(name, changed, {"kernel_size": 3, "stride": 1, "padding": 1}, pool=False)
+    if changed and not deep:
+        return _Design(name, changed, {"kernel_size": 7, "stride": 2, "padding": 3})
+    return _Design(name, changed)
 
 
 def _last_norm(block: nn.Module) -> Any:
@@ -158,31 +291,32 @@ def _last_norm(block: nn.Module) -> Any:
 
 def _vision_transformer(
     name: str, published: Any, width: float, image_size: int, small: bool
-) -> Any:
-    attention = published.blocks[0].attn
-    patch = max(image_size // _PATCHES, 1) if small else published.patch_embed.patch_size[0]
+) -> _Design:
+    attention, embed = published.blocks[0].attn, published.patch_embed
+    patch = max(image_size // _PATCHES, 1) if small else embed.patch_size[0]
     if image_size % patch:
         raise ValueError(
             f"{name!r} cuts images into patches of {patch} pixels, and {image_size} is no multiple "
             f"of it: use an image size of {image_size // patch * patch or patch}."
         )
+    changed: dict[str, Any] = {}
+    if embed.img_size != (image_size, image_size):
+        changed["img_size"] = image_size
+    if embed.patch_size != (patch, patch):
+        changed["patch_size"] = patch
     heads = max(round(attention.num_heads * width), 1)
-    return timm.create_model(
-        name,
-        num_classes=0,
-        img_size=image_size,
-        patch_size=patch,
-        embed_dim=published.embed_dim // attention.num_heads * heads,
-        num_heads=heads,
-        global_pool="avg",
-    )
+    if heads != attention.num_heads:
+        changed["embed_dim"] = published.embed_dim // attention.num_heads * heads
+        changed["num_heads"] = heads
+    return _Design(name, changed)
 
 
 def _scaled(channels: int, width: float) -> int:
     return max(round(channels * width), 1)
 
 
-def _unknown(name: str) -> str:
+def unknown_model(name: str) -> str:
+    """That timm has no such model, and which are called nearly so."""
     near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists them all."
     return f"there is no timm model called {name!r}: {hint}"

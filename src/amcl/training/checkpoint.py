@@ -1,12 +1,15 @@
 """Checkpoints that are whole or not there, and that run no code when they are read."""
 
 import os
+import re
 import shutil
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
+from torch.serialization import safe_globals
 
 from amcl.training.errors import RunError
 
@@ -30,17 +33,30 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint. Only tensors and plain values are accepted: nothing in it is executed."""
+    """Read a checkpoint of a run."""
     if not path.is_file():
         raise RunError(f"there is no checkpoint {path}: the run had not saved one yet.")
-    try:
-        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged file fails in as many ways as it can be damaged
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise RunError(f"{path} is no checkpoint that can be read safely: {reason}") from error
+    state: dict[str, Any] = read_safely(path)
+    check_format(path, state)
+    return state
+
+
+def check_format(path: Path, state: Any) -> None:
+    """An error unless this is what this version saves."""
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise RunError(f"{path} is not a checkpoint of this version of amcl.")
-    return state
+
+
+def read_safely(path: Path) -> Any:
+    """What `torch.save` wrote, if it is tensors and plain values: nothing in it is executed."""
+    try:
+        with safe_globals([Namespace]):  # many scripts save their options beside the weights
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file fails in as many ways as it can be damaged
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        if found := re.search(r"GLOBAL (\S+)", str(error)):
+            reason = f"it holds {found[1]}, which is neither a tensor nor a plain value"
+        raise RunError(f"{path} is no checkpoint that can be read safely: {reason}") from error
 
 
 def keep_checkpoint(path: Path, name: str) -> None:

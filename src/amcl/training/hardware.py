@@ -19,7 +19,7 @@ def make_fabric(settings: HardwareSettings) -> Fabric:
     """Fabric for these settings. Under torchrun, the processes it started are taken."""
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    accelerator = _accelerator(settings.accelerator)
+    accelerator = find_accelerator(settings.accelerator)
     devices, nodes = settings.devices, settings.nodes
     if "LOCAL_WORLD_SIZE" in os.environ and "WORLD_SIZE" in os.environ:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
@@ -42,7 +42,8 @@ def make_fabric(settings: HardwareSettings) -> Fabric:
     )
 
 
-def _accelerator(asked: str) -> str:
+def find_accelerator(asked: str) -> str:
+    """cpu, cuda or mps: what was asked for, or the best there is for auto."""
     has = {
         "cpu": True,
         "cuda": torch.cuda.is_available(),

@@ -97,9 +97,8 @@ def _run(
     def save() -> None:
         if first:
             _require_finite(method, done, folder)
-            save_checkpoint(
-                folder.checkpoint, _state(fabric, method, optimiser, loss_sum, done, config)
-            )
+            state = _state(fabric, method, optimiser, loss_sum, done, config)
+            save_checkpoint(folder.checkpoint, {**state, "trained": trained_on(data, plan, done)})
 
     display = Display(plan.total, plan.per_epoch, config.run.batch_size, shown=first)
     batches = stream(data.train, plan.indices(done), workers=config.data.workers)
@@ -174,14 +173,26 @@ def _run(
     for tracker in trackers:
         tracker.close()
     if first:
-        export_backbone(folder.backbone, method.backbone, data)
+        export_backbone(folder.backbone, method.backbone, trained_on(data, plan, done))
         logger.info("the trained backbone is in %s", folder.backbone)
 
 
-def export_backbone(path: Path, backbone: Backbone, data: DataSet) -> None:
+def trained_on(data: DataSet, plan: Plan, done: int) -> dict[str, Any]:
+    """What a model needs to be used without its data set: normalisation, and how far it came."""
+    return {
+        "image_size": data.image_size,
+        "mean": data.mean,
+        "std": data.std,
+        "images": len(data.train),
+        "step": done,
+        "epoch": done / plan.per_epoch,
+    }
+
+
+def export_backbone(path: Path, backbone: Backbone, trained: dict[str, Any]) -> None:
     """Write a backbone for other tools: timm's keys, and in the metadata what made it."""
     # One entry: safetensors writes several in any order, and equal runs should be equal files.
-    made = {**backbone.metadata(), "mean": data.mean, "std": data.std}
+    made = {**trained, **backbone.metadata()}
     save_tensors(path, backbone.network.state_dict(), {"amcl": json.dumps(made)})
 
 

@@ -1,0 +1,47 @@
+"""The features of all images of a source, with their names, in a file."""
+
+from pathlib import Path
+from typing import Literal
+
+from amcl.data import default_workers, list_pictures
+from amcl.evaluation.cache import FeatureCache
+from amcl.evaluation.embed import check_embeddings_file, write_embeddings
+from amcl.evaluation.features import Features, feature_batches, features_of
+from amcl.models.evaluate import transform_of
+from amcl.models.subject import Subject
+from amcl.training.hardware import find_accelerator
+
+
+def embed(
+    subject: Subject,
+    data: str,
+    out: Path,
+    *,
+    data_root: Path | None = None,
+    canvas: int | None = None,
+    crop: float | None = None,
+    workers: int | None = None,
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+) -> Features:
+    """Write features and names of the images in `data` to `out`, a new .npz or .parquet file.
+
+    Where the model is of a run, features are kept in the run folder too. Files that cannot be read
+    are left out, and named in what comes back.
+    """
+    check_embeddings_file(out)
+    model, device = subject.backbone, find_accelerator(accelerator)
+    images, names = list_pictures(data, root=data_root, image_size=model.image_size, canvas=canvas)
+    transform = transform_of(subject, crop, images)
+    count = default_workers() if workers is None else workers
+    model.to(device)
+    if subject.folder is None:
+        found = features_of(model, images, transform, device=device, workers=count)
+    else:
+        found = FeatureCache(subject.folder / "features").get(
+            model,
+            images,
+            transform,
+            lambda: feature_batches(model, images, transform, device=device, workers=count),
+        )
+    write_embeddings(out, names, found)
+    return found

@@ -1,0 +1,134 @@
+"""What a model is judged on, taken from its run where nothing else is said."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from amcl.backbones import SMALL
+from amcl.data import DataSet, Images, default_workers, has_test_split, load_dataset
+from amcl.evaluation import Evaluation, KnnSettings, Protocols, Transform
+from amcl.models.subject import Subject
+from amcl.settings import choose
+from amcl.training import DataSettings
+from amcl.training.hardware import find_accelerator
+
+CROP = 0.875  # of the shorter side: ImageNet's 224 of 256 pixels
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedOn:
+    """The images a model is judged on. What is left out is as in the run."""
+
+    data: str | None = None
+    """A folder with a sub-folder for each class, a named set, or builtin; none: the run's own."""
+    split: Literal["auto", "test", "validation"] = "auto"
+    """The test split, or images held out of training; auto: test where there is one."""
+    data_root: str | None = None
+    """Where named sets lie; none: as in the run, else $AMCL_DATA, else ~/.cache/amcl."""
+    labels: Literal["auto", "folders", "none"] | None = None
+    """folders: the first level of folders, however deep images lie; auto: <class>/<file>."""
+    validation: int | None = None
+    """So many images are held out, at most a tenth; none: as in the run, else 1,000."""
+    canvas: int | None = None
+    """Pixels a side that pictures are kept at; none: as in the run, else 1.5 times the input."""
+    crop: float | None = None
+    """A central square of this share of the shorter side, 0: all of the picture; none: 0.875 where
+    pictures are kept larger than inputs of more than 64 pixels, else all."""
+    memory: float = 4.0
+    """Sets of up to so many GiB are kept decoded in memory."""
+    workers: int | None = None
+    """Processes that decode pictures; none: one a core, at most 8."""
+
+    def __post_init__(self) -> None:
+        choose("split", self.split, ("auto", "test", "validation"))
+
+
+def evaluation_of(
+    subject: Subject,
+    on: JudgedOn | None = None,
+    *,
+    settings: Protocols | None = None,
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    precision: Literal["32", "bf16"] = "32",
+    seed: int = 0,
+    folder: Path | None = None,
+) -> Evaluation:
+    """The evaluation of a model on its run's own data set, or on another.
+
+    Results and features go to the run folder, or to `folder`.
+    """
+    on = JudgedOn() if on is None else on
+    data, notes = _data(subject, on, seed)
+    return Evaluation(
+        subject.backbone,
+        data,
+        transform_of(subject, on.crop, data.train),
+        name=subject.name,
+        notes=notes,
+        settings=settings_of(subject) if settings is None else settings,
+        device=find_accelerator(accelerator),
+        workers=_workers(on),
+        seed=seed,
+        precision=precision,
+        folder=folder or subject.folder,
+    )
+
+
+def settings_of(subject: Subject) -> Protocols:
+    """The protocols as a model's run had them: kNN with as many neighbours."""
+    if subject.config is None:
+        return Protocols()
+    return Protocols(knn=KnnSettings(k=subject.config.run.knn_k))
+
+
+def _data(subject: Subject, on: JudgedOn, seed: int) -> tuple[DataSet, tuple[str, ...]]:
+    run = subject.config
+    source = on.data or (run.data.data if run else None)
+    if source is None:
+        raise ValueError(
+            f"{subject.name} is no run, so it does not say what to judge it on: name a folder or "
+            "set with --data."
+        )
+    own = run is not None and source == run.data.data
+    trained = run.data if run is not None and own else DataSettings()
+    split = on.split
+    if split == "auto":
+        split = "test" if has_test_split(source) else "validation"
+    root = on.data_root or (run.data.data_root if run else None)
+    data = load_dataset(
+        source,
+        root=Path(root) if root else None,
+        image_size=subject.backbone.image_size,
+        canvas=on.canvas or trained.canvas,
+        labels=on.labels or ("folders" if trained.labels == "folders" else "auto"),
+        probe=split,
+        validation=trained.validation or 1000 if on.validation is None else on.validation,
+        memory=on.memory,
+        workers=_workers(on),
+        # The same images are held out as in the run: it has not seen them.
+        seed=run.run.seed if run is not None and own else seed,
+        bank=None,
+    )
+    seen = own and split == "validation" and _trained_on_all(trained, on)
+    told = "the images it is judged on are among those it was pre-trained on, without labels"
+    return data, (told,) if seen else ()
+
+
+def _trained_on_all(trained: DataSettings, on: JudgedOn) -> bool:
+    """Whether the run held out other images than these, or none."""
+    held = trained.probe == "validation" and trained.labels != "none" and trained.validation > 0
+    return not held or on.validation not in (None, trained.validation)
+
+
+def transform_of(subject: Subject, crop: float | None, images: Images) -> Transform:
+    """The test transform of a model; `crop` as `JudgedOn` has it."""
+    size = subject.backbone.image_size
+    if crop is None:
+        crop = CROP if images.canvas[0] > size > SMALL else 0
+    if not 0 <= crop <= 1:
+        raise ValueError(f"crop must lie from 0 (no crop) to 1, got {crop}.")
+    return Transform(image_size=size, mean=subject.mean, std=subject.std, crop=crop or None)
+
+
+def _workers(on: JudgedOn) -> int:
+    return default_workers() if on.workers is None else on.workers
