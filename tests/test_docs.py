@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import tyro
 
 import amcl
 from amcl import recipes
+from amcl.cli import compare, embed, evaluate, export
 from amcl.cli.pretrain import parse
 
 ROOT = Path(__file__).parent.parent
@@ -50,6 +52,22 @@ def test_commands_are_understood(command, tmp_path, monkeypatch):
     (run / "config.toml").write_text(recipes.recipe("builtin-simclr").to_toml())
     (tmp_path / "mine.toml").write_text(recipes.recipe("builtin-moco").to_toml())
     parse(shlex.split(command.replace("FOLDER", "pictures")))
+
+
+def evaluations():
+    """Every other command with options that the documents tell a reader to type."""
+    for document in DOCUMENTS:
+        for line in document.read_text().splitlines():
+            if found := re.match(r"\s*amcl (evaluate|embed|export|compare)( .*)$", line):
+                args = re.split(r"\s{3,}| #", found[2])[0]
+                yield pytest.param(found[1], args, id=f"{found[1]}{args}"[:50])
+
+
+@pytest.mark.parametrize(("command", "args"), list(evaluations()))
+def test_commands_of_evaluation_are_understood(command, args):
+    options = {"evaluate": evaluate.Options, "embed": embed.Embed}
+    options |= {"export": export.Export, "compare": compare.Compare}
+    tyro.cli(options[command], args=shlex.split(args))
 
 
 def test_there_are_code_blocks():

@@ -131,13 +131,20 @@ def test_help(capsys):
         assert flag in shown
 
 
-@pytest.mark.parametrize("method", ["simclr", "moco", "simsiam", "barlow"])
-def test_options_are_frozen(capsys, method):
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        *((m, f"pretrain --method {m}") for m in ("simclr", "moco", "simsiam", "barlow")),
+        *((name, name) for name in ("evaluate", "embed", "export", "compare")),
+    ],
+)
+def test_options_are_frozen(capsys, monkeypatch, name, command):
     """Options are a promise to users' scripts: this list changes only on purpose."""
+    monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit):
-        main(["pretrain", "--method", method, "--help"])
-    flags = sorted(set(re.findall(r"--[a-z][a-z0-9-]*", capsys.readouterr().out)))
-    frozen = Path(__file__).with_name(f"options_{method}.txt")
+        main([*command.split(), "--help"])
+    flags = sorted(set(re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", capsys.readouterr().out)))
+    frozen = Path(__file__).with_name(f"options_{name}.txt")
     if os.environ.get("AMCL_FREEZE"):
         frozen.write_text("\n".join(flags) + "\n")
     assert flags == frozen.read_text().split()

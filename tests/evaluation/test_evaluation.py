@@ -1,89 +1,10 @@
-"""kNN against scikit-learn, spread and effective rank against numpy, the taking of features."""
+"""The taking of features."""
 
-import numpy as np
 import pytest
 import torch
-from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
-from amcl.evaluation import effective_rank, extract, knn_accuracy, knn_predict, spread
-
-
-def features(n, d=6):
-    return torch.randn(n, d, dtype=torch.float64) * torch.rand(n, 1, dtype=torch.float64)
-
-
-@pytest.mark.parametrize("k", [1, 5, 40])
-@pytest.mark.parametrize("tau", [0.07, 0.5])
-@pytest.mark.parametrize("block", [1024, 7])
-def test_knn_is_scikit_learns_with_exponential_weights(k, tau, block):
-    bank, queries = features(80), features(50)
-    labels = torch.tensor([3, 17, -1, 100])[torch.randint(4, (80,))]
-    theirs = KNeighborsClassifier(
-        k, metric="cosine", algorithm="brute", weights=lambda d: np.exp((1 - d) / tau)
-    )
-    theirs.fit(bank.numpy(), labels.numpy())
-    expected = theirs.predict(queries.numpy())
-    predicted = knn_predict(bank, labels, queries, k=k, tau=tau, block=block)
-    assert predicted.tolist() == expected.tolist()
-    assert len(set(expected.tolist())) > 1
-    truth = torch.tensor([3, 17, -1, 100])[torch.randint(4, (50,))]
-    assert knn_accuracy(bank, labels, queries, truth, k=k, tau=tau) == pytest.approx(
-        theirs.score(queries.numpy(), truth.numpy())
-    )
-
-
-def test_knn_takes_at_most_the_whole_bank():
-    bank, labels, queries = features(10), torch.arange(10) % 3, features(20)
-    every = knn_predict(bank, labels, queries, k=10)
-    assert torch.equal(knn_predict(bank, labels, queries, k=200), every)
-
-
-def test_knn_holds_at_low_temperatures():
-    bank, labels = features(60).float(), torch.randint(4, (60,))
-    predicted = knn_predict(bank, labels, bank, k=10, tau=0.005)
-    assert torch.equal(predicted, labels)  # the picture itself outweighs all others
-
-
-def test_knn_says_what_is_wrong():
-    bank, labels = features(10), torch.arange(10)
-    with pytest.raises(ValueError, match="10 features and 9 labels: give as many"):
-        knn_predict(bank, labels[:9], bank)
-    with pytest.raises(ValueError, match="0 features and 0 labels"):
-        knn_predict(bank[:0], labels[:0], bank)
-    with pytest.raises(ValueError, match="k must be a whole number"):
-        knn_predict(bank, labels, bank, k=0)
-    with pytest.raises(ValueError, match="tau must be a finite number above 0"):
-        knn_predict(bank, labels, bank, tau=0)
-
-
-def test_spread_is_that_of_the_mean_cosine():
-    x = features(30) + 0.3
-    unit = x.numpy() / np.linalg.norm(x.numpy(), axis=1, keepdims=True)
-    cosines = (unit @ unit.T)[~np.eye(30, dtype=bool)]
-    assert spread(x) == pytest.approx(np.sqrt(1 - cosines.mean()), rel=1e-12)
-    assert spread(5 * x) == pytest.approx(spread(x))
-
-
-def test_spread_at_its_ends():
-    direction = torch.randn(8)
-    assert spread(torch.rand(20, 1).add(0.1) * direction) == pytest.approx(0, abs=1e-3)
-    assert spread(torch.eye(8)) == pytest.approx(1)
-    assert spread(torch.eye(8, dtype=torch.float16)) == pytest.approx(1)
-
-
-def test_dead_features_are_collapsed():
-    assert spread(torch.zeros(20, 8)) == 0
-
-
-def test_effective_rank_is_the_entropy_of_singular_values():
-    x = features(30)
-    values = np.linalg.svd(x.numpy(), compute_uv=False)
-    p = values / values.sum()
-    assert effective_rank(x) == pytest.approx(np.exp(-(p * np.log(p)).sum()), rel=1e-12)
-    assert effective_rank(torch.eye(7)) == pytest.approx(7)
-    assert effective_rank(torch.ones(20, 7)) == pytest.approx(1, abs=1e-3)
-    assert effective_rank(torch.zeros(20, 7)) == pytest.approx(1)
+from amcl.evaluation import extract
 
 
 def model():

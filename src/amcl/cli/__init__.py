@@ -13,6 +13,10 @@ from importlib.metadata import version
 COMMANDS = {
     "demo": "see in three minutes what it does",
     "pretrain": "train a backbone on images, labelled or not",
+    "evaluate": "judge a backbone: kNN, linear probe, few labels, fine-tuning, no labels",
+    "compare": "runs side by side, over seeds",
+    "embed": "write the features of images with their file names",
+    "export": "a run as files for other tools: timm, ONNX, a model card",
     "recipes": "list recipes, or show one",
     "data": "fetch a named data set",
 }

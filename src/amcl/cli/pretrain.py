@@ -20,8 +20,11 @@ from amcl.training.display import console, log_to_console
 DESCRIPTION = """Train a backbone on images, labelled or not.
 
 amcl pretrain --data FOLDER --out runs/first
+
 amcl pretrain --data cifar10 --method moco --heads 3 --temperature adaptive
+
 amcl pretrain --recipe cifar10-simclr-amcl --epochs 200
+
 amcl pretrain --resume runs/first
 
 Where no recipe or file is named, settings start from the recipe of the data set and method; the

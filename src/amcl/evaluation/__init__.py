@@ -1,6 +1,48 @@
-"""How good features are."""
+"""How good features are: protocols on any module that turns images into vectors."""
 
-from amcl.evaluation.features import effective_rank, extract, spread
-from amcl.evaluation.knn import knn_accuracy, knn_predict
+from amcl.evaluation.cache import FeatureCache
+from amcl.evaluation.evaluate import PROTOCOLS, Evaluation, Protocol, Protocols
+from amcl.evaluation.features import Features, Transform, extract, features_of
+from amcl.evaluation.few_labels import FewLabelsSettings
+from amcl.evaluation.finetuning import FinetuneSettings
+from amcl.evaluation.knn import KnnSettings, knn_accuracy, knn_predict
+from amcl.evaluation.linear import FixedFeatures, LinearSettings, linear_probe
+from amcl.evaluation.logistic import LogisticSettings
+from amcl.evaluation.results import Result, read_results
+from amcl.evaluation.unlabelled import (
+    UnlabelledSettings,
+    alignment,
+    effective_rank,
+    separation,
+    spread,
+    uniformity,
+)
 
-__all__ = ["effective_rank", "extract", "knn_accuracy", "knn_predict", "spread"]
+__all__ = [
+    "PROTOCOLS",
+    "Evaluation",
+    "FeatureCache",
+    "Features",
+    "FewLabelsSettings",
+    "FinetuneSettings",
+    "FixedFeatures",
+    "KnnSettings",
+    "LinearSettings",
+    "LogisticSettings",
+    "Protocol",
+    "Protocols",
+    "Result",
+    "Transform",
+    "UnlabelledSettings",
+    "alignment",
+    "effective_rank",
+    "extract",
+    "features_of",
+    "knn_accuracy",
+    "knn_predict",
+    "linear_probe",
+    "read_results",
+    "separation",
+    "spread",
+    "uniformity",
+]

@@ -1,9 +1,65 @@
 """Features of a set of images, by any module that turns images into vectors."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import nn
+
+from amcl.data import Images, Labelled, stream
+from amcl.files import digest
+from amcl.progress import Progress
+from amcl.seeds import generator
+from amcl.settings import positive_number, whole_number
+from amcl.views import Views, ViewSettings
+from amcl.views.views import IMAGENET_MEAN, IMAGENET_STD
+
+BATCH = 256
+Rgb = tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transform:
+    """How an image becomes the model's input: uint8 (N, 3, H, W) → (N, 3, S, S), normalised.
+
+    - `crop`: a central square of this share of the shorter side, in the picture's true shape; None
+      takes all of the picture;
+    - `mean`, `std`: of the channels, for values in [0, 1]; those of ImageNet unless given.
+
+    >>> transform = Transform(image_size=32, crop=0.875)
+    >>> transform(torch.randint(256, (4, 3, 48, 48), dtype=torch.uint8)).shape
+    torch.Size([4, 3, 32, 32])
+    """
+
+    image_size: int
+    mean: Rgb = IMAGENET_MEAN
+    std: Rgb = IMAGENET_STD
+    crop: float | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("image_size", self.image_size)
+        if self.crop is not None and positive_number("crop", self.crop) > 1:
+            raise ValueError(
+                f"crop must be a share of the shorter side, above 0 and at most 1, got {self.crop}."
+            )
+
+    def __call__(self, images: torch.Tensor, shapes: torch.Tensor | None = None) -> torch.Tensor:
+        return self.views().plain(images, shapes, self.crop)
+
+    def views(self, settings: ViewSettings | None = None) -> Views:
+        """Random views of the same size and normalisation."""
+        settings = ViewSettings() if settings is None else settings
+        return Views(self.image_size, settings, mean=self.mean, std=self.std)
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features (n, D) of the images `kept` (n,); the others could not be read."""
+
+    values: torch.Tensor
+    kept: torch.Tensor
+    unreadable: tuple[tuple[str, str], ...] = ()
 
 
 @torch.no_grad()
@@ -17,32 +73,152 @@ def extract(
 
     `prepare` turns a batch as stored (uint8) into the model's input. The model's mode is put back.
     """
-    training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         features = [model(prepare(batch.to(device))).float().cpu() for batch in batches]
-    finally:
-        model.train(training)
     if not features:
         raise ValueError("there are no images to take features of.")
     return torch.cat(features)
 
 
-def spread(features: torch.Tensor) -> float:
-    """How far features point in different directions: 0 is collapse, 1 no common direction.
+def features_of(
+    model: nn.Module,
+    images: Images,
+    transform: Transform,
+    *,
+    device: torch.device | str = "cpu",
+    workers: int = 0,
+) -> Features:
+    """Features of all images that can be read.
 
-    √(1 − c) with c the mean cosine of two features. features: (N, D).
+    >>> from amcl.data import MemoryImages
+    >>> images = MemoryImages(torch.zeros(10, 3, 8, 8, dtype=torch.uint8))
+    >>> features_of(nn.Flatten(), images, Transform(image_size=4)).values.shape
+    torch.Size([10, 48])
     """
-    unit = torch.nn.functional.normalize(features.double(), dim=1)
-    n = len(unit)
-    if not unit.any():
-        return 0.0
-    cosine = (unit.sum(0).square().sum() - n) / max(n * (n - 1), 1)
-    return float((1 - cosine).clamp(min=0.0).sqrt())
+    parts = list(feature_batches(model, images, transform, device=device, workers=workers))
+    unreadable = tuple(bad for part in parts for bad in part.unreadable)
+    values, kept = (torch.cat(p) for p in zip(*((p.values, p.kept) for p in parts), strict=True))
+    return Features(values, kept, unreadable)
 
 
-def effective_rank(features: torch.Tensor) -> float:
-    """How many directions features use: exp of the entropy of their singular values (RankMe)."""
-    values = torch.linalg.svdvals(features.double())
-    p = values / values.sum().clamp(min=1e-12)
-    return float(torch.special.entr(p).sum().exp())
+def feature_batches(
+    model: nn.Module,
+    images: Images,
+    transform: Transform,
+    *,
+    device: torch.device | str = "cpu",
+    workers: int = 0,
+) -> Iterator[Features]:
+    """Features batch by batch, in order, with a bar on a terminal; no image at all is an error."""
+    steps = torch.arange(len(images)).split(BATCH)
+    found = 0
+    first: tuple[str, str] | None = None
+    with Progress("features", len(images)) as progress, evaluating(model), torch.no_grad():
+        for step, batch in zip(
+            steps, stream(images, steps, workers=workers, replace=False), strict=True
+        ):
+            first = first or next(iter(batch.unreadable), None)
+            if len(batch.pixels):
+                values = model(transform(batch.pixels.to(device), batch.shapes))
+                values = _checked(values.float().cpu(), len(batch.pixels))
+                found += len(values)
+                yield Features(values, batch.of(step), tuple(batch.unreadable))
+            progress.advance(len(step))
+    if not found:
+        reason = f": none of {len(images)} can be read; {': '.join(first)}" if first else ""
+        raise ValueError(f"there are no images to take features of{reason}.")
+
+
+class AugmentedFeatures:
+    """Features of a fresh random view of each image, every time they are asked for."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Labelled,
+        views: Views,
+        *,
+        dim: int,
+        device: torch.device | str = "cpu",
+        workers: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.model, self.images, self.labels = model, data.images, data.labels
+        self.views, self.dim, self.device = views, dim, device
+        self.workers, self.seed = workers, seed
+
+    def batches(
+        self, epoch: int, steps: Sequence[torch.Tensor]
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """(features (n, D), indices (n,)) of the images of each step that can be read."""
+        batches = stream(self.images, steps, workers=self.workers, replace=False)
+        with evaluating(self.model), torch.no_grad():
+            for number, (step, batch) in enumerate(zip(steps, batches, strict=True)):
+                chance = generator(self.seed, "augmented", epoch, number)
+                drawn = self.views.draw(len(batch.pixels), generator=chance, shapes=batch.shapes)
+                view = self.views(batch.pixels.to(self.device), drawn.first().to(self.device))[0]
+                yield self.model(view).float(), batch.of(step)
+
+
+def pair_features(
+    model: nn.Module,
+    images: Images,
+    transform: Transform,
+    views: Views,
+    *,
+    device: torch.device | str = "cpu",
+    workers: int = 0,
+    seed: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Features of images as they are and of two random views of each: three times (n, D)."""
+    steps = torch.arange(len(images)).split(BATCH)
+    found = []
+    with Progress("features", len(images)) as progress, evaluating(model), torch.no_grad():
+        batches = stream(images, steps, workers=workers, replace=False)
+        for number, batch in enumerate(batches):
+            n = len(batch.pixels)
+            if n:
+                pixels = batch.pixels.to(device)
+                chance = generator(seed, "pairs", number)
+                drawn = views.draw(n, generator=chance, shapes=batch.shapes).to(device)
+                inputs = torch.cat([transform(pixels, batch.shapes)[None], views(pixels, drawn)])
+                values = _checked(model(inputs.flatten(0, 1)).float().cpu(), 3 * n)
+                found.append(values.unflatten(0, (3, n)))
+            progress.advance(n)
+    if not found:
+        raise ValueError("there are no images to take features of.")
+    h, h0, h1 = torch.cat(found, 1)
+    return h, h0, h1
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in evaluation mode; its mode is put back."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def fingerprint(model: nn.Module) -> str:
+    """SHA-256 of a module's kind and all its weights."""
+    kind = getattr(model, "metadata", lambda: type(model).__qualname__)()
+    parts: list[bytes | memoryview] = [repr(kind).encode()]
+    for name, value in model.state_dict().items():
+        plain = value.detach().cpu().contiguous()
+        parts += [f"{name} {plain.dtype} {tuple(plain.shape)}".encode()]
+        parts += [plain.flatten().view(torch.uint8).numpy().data]
+    return digest(parts)
+
+
+def _checked(values: torch.Tensor, n: int) -> torch.Tensor:
+    if values.ndim != 2 or len(values) != n:
+        raise ValueError(
+            f"the model turned {n} images into {tuple(values.shape)}: it must give one vector for "
+            "each, (N, D). Pool its output first, or take num_classes=0 for a timm model."
+        )
+    if not torch.isfinite(values).all():
+        raise ValueError("the model gives features that are not finite: its weights are damaged.")
+    return values

@@ -1,9 +1,86 @@
-"""Weighted k-nearest-neighbour classification of features."""
+"""Weighted k-nearest-neighbour classification of features: exact, in blocks of bounded size."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 
-from amcl.settings import positive_number, whole_number
+from amcl.settings import choose, positive_number, whole_number
+
+Metric = Literal["cosine", "euclidean"]
+
+_ROWS = 1024  # queries in a block: fewer slow the product down, more do not speed it up
+_BYTES = 2**27  # memory for a block of similarities
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnnSettings:
+    """How neighbours vote."""
+
+    k: int = 200
+    """Neighbours that vote; at most as many as there are labelled images."""
+    tau: float = 0.1
+    """Temperature of the votes exp(s/τ): small values listen to the nearest, inf to all alike."""
+    metric: Metric = "cosine"
+    """Similarity s of two features: cosine, or euclidean for −½‖x − y‖²."""
+
+    def __post_init__(self) -> None:
+        whole_number("k", self.k)
+        if self.tau != math.inf:
+            positive_number("tau", self.tau, "choose a value above 0, or inf for equal votes")
+        choose("metric", self.metric, get_args(Metric))
+
+
+def knn(
+    bank: torch.Tensor,
+    labels: torch.Tensor,
+    queries: torch.Tensor,
+    truth: torch.Tensor,
+    settings: KnnSettings,
+    classes: int,
+) -> dict[str, float]:
+    """Top-1 accuracy, and top-5 where there are more than 5 classes. Labels: 0 … classes − 1.
+
+    Classes with equal scores stand in their order; one that got no vote is never a hit.
+
+    >>> bank, labels = torch.eye(4), torch.tensor([0, 0, 1, 1])
+    >>> knn(bank, labels, bank, torch.tensor([0, 1, 1, 1]), KnnSettings(k=1), classes=2)
+    {'top1': 0.75}
+    """
+    _check_labels("truth", truth, queries, classes)
+    truth = truth.to(bank.device)
+    votes = _log_votes(bank, labels, queries, classes, settings)
+    rank = torch.cat([_rank(log_scores, truth[rows]) for rows, log_scores in votes])
+    tops = (1, 5) if classes > 5 else (1,)
+    return {f"top{n}": (rank < n).double().mean().item() for n in tops}
+
+
+def knn_scores(
+    bank: torch.Tensor,
+    labels: torch.Tensor,
+    queries: torch.Tensor,
+    classes: int,
+    *,
+    k: int = 200,
+    tau: float = 0.1,
+    metric: Metric = "cosine",
+    block: int | None = None,
+) -> torch.Tensor:
+    """Shares (M, `classes`) of the votes of each query's k nearest. Labels: 0 … classes − 1.
+
+    bank: (N, D), labels: (N,), queries: (M, D). Neighbours vote with weight exp(s/τ), where s is
+    the cosine or −½‖x − y‖²: on unit vectors both are the same, for there s differs by 1 alone.
+    Of neighbours at one distance the first in the bank is taken. `block` queries are looked at
+    at once; without it, so many that a block of similarities takes 128 MB.
+
+    >>> knn_scores(torch.eye(2), torch.tensor([0, 1]), torch.ones(1, 2), classes=3)
+    tensor([[0.5000, 0.5000, 0.0000]])
+    """
+    settings = KnnSettings(k=k, tau=tau, metric=metric)
+    votes = _log_votes(bank, labels, queries, classes, settings, block)
+    return torch.cat([log_scores.softmax(1) for _, log_scores in votes])
 
 
 def knn_predict(
@@ -13,32 +90,21 @@ def knn_predict(
     *,
     k: int = 200,
     tau: float = 0.1,
-    block: int = 1024,
+    metric: Metric = "cosine",
+    block: int | None = None,
 ) -> torch.Tensor:
-    """Classes of queries (M, D) by a vote of the k nearest of bank (N, D), labels (N,).
-
-    Neighbours vote with weight exp(cos/τ). k is at most N.
+    """Classes (M,) of queries by `knn_scores`, for any whole numbers as labels. k is at most N.
 
     >>> bank = torch.eye(3)
     >>> knn_predict(bank, torch.tensor([5, 6, 7]), bank.flip(0), k=1).tolist()
     [7, 6, 5]
     """
-    whole_number("k", k)
-    positive_number("tau", tau)
-    if len(bank) != len(labels) or not len(bank):
-        raise ValueError(
-            f"{len(bank)} features and {len(labels)} labels: give as many, at least 1."
-        )
-    k = min(k, len(bank))
-    classes, index = labels.unique(return_inverse=True)
-    unit_bank = F.normalize(bank, dim=1)
-    found = []
-    for rows in F.normalize(queries, dim=1).split(block):
-        cosine, nearest = (rows @ unit_bank.T).topk(k, dim=1)
-        votes = rows.new_zeros(len(rows), len(classes))
-        votes.scatter_add_(1, index[nearest], ((cosine - cosine[:, :1]) / tau).exp())
-        found.append(classes[votes.argmax(1)])
-    return torch.cat(found)
+    settings = KnnSettings(k=k, tau=tau, metric=metric)
+    names, index = labels.to(bank.device).unique(return_inverse=True)
+    votes = _log_votes(bank, index, queries, len(names), settings, block)
+    best = torch.cat([log_scores.argmax(1) for _, log_scores in votes])
+    predicted: torch.Tensor = names[best]
+    return predicted
 
 
 def knn_accuracy(
@@ -49,7 +115,201 @@ def knn_accuracy(
     *,
     k: int = 200,
     tau: float = 0.1,
+    metric: Metric = "cosine",
+    block: int | None = None,
 ) -> float:
-    """Share of queries whose predicted class is the true one."""
-    predicted = knn_predict(bank, labels, queries, k=k, tau=tau)
-    return (predicted == truth).double().mean().item()
+    """Share of queries whose predicted class is the true one, for any whole numbers as labels."""
+    _check_number("truth", truth, queries)
+    predicted = knn_predict(bank, labels, queries, k=k, tau=tau, metric=metric, block=block)
+    return (predicted == truth.to(predicted.device)).double().mean().item()
+
+
+def unit_rows(x: torch.Tensor) -> torch.Tensor:
+    """Rows of x (N, D) made unit vectors, however long or short they are; 0 stays 0."""
+    largest = torch.linalg.vector_norm(x, torch.inf, dim=1, keepdim=True)
+    # First to a largest value of 1: squares of very long or short vectors leave the number range.
+    unit: torch.Tensor = x / largest.where(largest > 0, 1)
+    unit /= torch.linalg.vector_norm(unit, dim=1, keepdim=True).clamp(min=1)
+    return unit
+
+
+def check_finite(name: str, features: torch.Tensor) -> None:
+    """Raise an error that says how many rows of features (N, D) hold NaN or infinity."""
+    if features.ndim != 2 or not features.shape[1] or not features.is_floating_point():
+        raise ValueError(
+            f"{name} must be floating-point features of shape (N, D), got {features.dtype} of "
+            f"shape {tuple(features.shape)}."
+        )
+    largest = torch.linalg.vector_norm(features, torch.inf, dim=1)
+    if bad := int((~largest.isfinite()).sum()):
+        raise ValueError(
+            f"{bad} of {len(features)} rows of {name} hold NaN or infinity: the network that made "
+            "them has diverged, or its input is not finite."
+        )
+
+
+@torch.no_grad()
+def _log_votes(
+    bank: torch.Tensor,
+    labels: torch.Tensor,
+    queries: torch.Tensor,
+    classes: int,
+    settings: KnnSettings,
+    block: int | None = None,
+) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Blocks of queries, and the log of their summed votes (rows, classes): −∞ without a vote.
+
+    In logarithms, for at small τ the votes of far neighbours are too small for a number.
+    """
+    _check_labels("labels", labels, bank, classes)
+    _check_features(bank, queries)
+    labels = labels.to(bank.device)
+    left, right = _factors(queries.to(bank.device), bank, settings.metric)
+    k = min(settings.k, len(bank))
+    # What comes out of the search takes memory as well, where all neighbours or classes count.
+    step = min(_ROWS, max(_BYTES // (16 * max(k, classes)), 1))
+    step = step if block is None else whole_number("block", block)
+    # One memory for all blocks: to ask for it anew each time costs a tenth of all time.
+    rows = min(step, len(left))
+    size = min(max(_BYTES // left.element_size(), rows * k), rows * len(bank))
+    memory = left.new_empty(size)
+    for start in range(0, max(len(left), 1), step):
+        part = slice(start, start + step)
+        similarity, nearest = _nearest(left[part], right, k, memory)
+        tau = max(settings.tau, torch.finfo(similarity.dtype).tiny)  # less would be read as 0
+        vote = (similarity - similarity.amax(1, keepdim=True)) / tau
+        yield part, _log_sums(vote, labels[nearest], classes)
+
+
+def _log_sums(vote: torch.Tensor, index: torch.Tensor, classes: int) -> torch.Tensor:
+    """log Σ exp(vote) by class: (rows, classes) of votes and classes (rows, k)."""
+    vote = vote.clamp(min=torch.finfo(vote.dtype).min)  # a difference of infinities would be NaN
+    best = vote.new_full((len(vote), classes), -math.inf).scatter_reduce_(1, index, vote, "amax")
+    share = (vote - best.gather(1, index)).exp_()
+    return best.add_(torch.zeros_like(best).scatter_add_(1, index, share).log_())
+
+
+def _factors(
+    queries: torch.Tensor, bank: torch.Tensor, metric: Metric
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two matrices whose product is the similarity, up to a constant for each query.
+
+    −½‖x − y‖² is x·y − ½‖y‖² less ½‖x‖², and so the product of (x, 1) and (y, −½‖y‖²). Its terms
+    cancel where features are long, which float32 cannot afford: it is taken in float64.
+    """
+    if metric == "cosine":
+        dtype = torch.promote_types(torch.promote_types(bank.dtype, queries.dtype), torch.float32)
+        return unit_rows(queries.to(dtype)), unit_rows(bank.to(dtype))
+    # Distances stay as they are when all is moved, and a common offset then costs no digits. In
+    # few bits: whole numbers remain exact, and equal distances equal.
+    origin = bank.mean(0, dtype=torch.float64).bfloat16().double()
+    left, right = (x.new_ones(len(x), x.shape[1] + 1, dtype=torch.float64) for x in (queries, bank))
+    torch.sub(queries, origin, out=left[:, :-1])
+    torch.sub(bank, origin, out=right[:, :-1])
+    squares = [torch.linalg.vecdot(x[:, :-1], x[:, :-1]) for x in (left, right)]
+    if not torch.cat(squares).isfinite().all():
+        raise ValueError("squares of these features are too large for float64: scale them down.")
+    right[:, -1] = -0.5 * squares[1]
+    return left, right
+
+
+def _nearest(
+    queries: torch.Tensor, bank: torch.Tensor, k: int, memory: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest of queries @ bank.T and their places in the bank, in the bank's order.
+
+    The bank is taken in parts whose products fit into `memory`.
+    """
+    most = max(len(memory) // max(len(queries), 1), 1)
+    columns = math.ceil(len(bank) / math.ceil(len(bank) / most))  # parts of one width
+    best, found = queries.new_empty(len(queries), 0), queries.new_empty(len(queries), 0).long()
+    for start in range(0, len(bank), columns):
+        part = bank[start : start + columns]
+        product = memory[: len(queries) * len(part)].view(len(queries), len(part))
+        similarity, place = _top(torch.mm(queries, part.T, out=product), k)
+        similarity, place = torch.cat([best, similarity], 1), torch.cat([found, place + start], 1)
+        best, chosen = _top(similarity, k)
+        found = place.gather(1, chosen)
+    return best, found
+
+
+def _top(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest of each row, or all, and their places: both in the row's order.
+
+    Of equal values the first are taken, which `topk` does not promise.
+    """
+    width = values.shape[1]
+    if width <= k:
+        return values, torch.arange(width, device=values.device).expand_as(values)
+    largest, place = _candidates(values, k + 1)
+    least, last = largest.min(1, keepdim=True)
+    place = place.scatter_(1, last, width).sort(1).values[:, :k]
+    tied = ((largest == least).sum(1) > 1).nonzero().squeeze(1)
+    for rows in tied.split(max(_BYTES // (16 * width), 1)):
+        place[rows] = _first(values[rows], least[rows], k)
+    return values.gather(1, place), place
+
+
+def _candidates(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest of each row and their places, in any order.
+
+    They lie in the k groups with the largest maxima: the rest of a long row is never sorted.
+    """
+    width = values.shape[1]
+    size = math.isqrt(width // k)
+    if size < 2:
+        return values.topk(k, dim=1, sorted=False)
+    number = width // size
+    maxima = values[:, : size * number].unflatten(1, (size, number)).amax(1)
+    group = maxima.topk(k, dim=1, sorted=False).indices
+    steps = torch.arange(0, size * number, number, device=values.device)
+    members = (group[:, None] + steps[:, None]).flatten(1)
+    rest = torch.arange(size * number, width, device=values.device).expand(len(values), -1)
+    place = torch.cat([members, rest], 1)
+    largest, chosen = values.gather(1, place).topk(k, dim=1, sorted=False)
+    return largest, place.gather(1, chosen)
+
+
+def _first(values: torch.Tensor, least: torch.Tensor, k: int) -> torch.Tensor:
+    """Places of what is above `least` (rows, 1), and of the first that equal it: k in each row."""
+    above, equal = values > least, values == least
+    room = k - above.sum(1, keepdim=True)
+    chosen = above | (equal & (equal.cumsum(1, dtype=torch.int32) <= room))
+    return chosen.nonzero()[:, 1].view(len(values), k)
+
+
+def _rank(scores: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
+    """How many classes stand before the true one; all of them where it got no vote."""
+    own = scores.gather(1, truth[:, None])
+    before = torch.arange(scores.shape[1], device=scores.device) < truth[:, None]
+    rank = ((scores > own) | ((scores == own) & before)).sum(1)
+    return rank.where(own.squeeze(1) > -math.inf, scores.shape[1])
+
+
+def _check_features(bank: torch.Tensor, queries: torch.Tensor) -> None:
+    check_finite("bank", bank)
+    check_finite("queries", queries)
+    if bank.shape[1] != queries.shape[1]:
+        raise ValueError(
+            f"bank has features of {bank.shape[1]} numbers and queries of {queries.shape[1]}: "
+            "take both from one network."
+        )
+
+
+def _check_number(name: str, labels: torch.Tensor, features: torch.Tensor) -> None:
+    if labels.shape != features.shape[:1] or not len(features):
+        raise ValueError(
+            f"{len(features)} features and {name} of shape {tuple(labels.shape)}: "
+            "give one label to each, and at least 1."
+        )
+
+
+def _check_labels(name: str, labels: torch.Tensor, features: torch.Tensor, classes: int) -> None:
+    _check_number(name, labels, features)
+    whole_number("classes", classes)
+    least, most = labels.min().item(), labels.max().item()
+    if labels.is_floating_point() or least < 0 or most >= classes:
+        raise ValueError(
+            f"{name} must be whole numbers from 0 to {classes - 1} for {classes} classes, got "
+            f"{labels.dtype} from {least} to {most}."
+        )

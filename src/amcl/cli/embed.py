@@ -1,0 +1,75 @@
+"""`amcl embed`: the features of images, with their file names, in one file."""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from amcl.cli.model import ModelOptions
+from amcl.cli.pretrain import attempt
+from amcl.models.embed import embed
+from amcl.training.display import console, log_to_console
+
+logger = logging.getLogger("amcl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embed:
+    """Write the features of images and their file names.
+
+    amcl embed runs/first --data FOLDER --out features.npz
+    """
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """A run folder, a checkpoint of it, a file of weights, or a timm model by name."""
+    data: str
+    """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
+    out: Path
+    """The file to write, new: .npz (names, features), or .parquet (name, feature)."""
+    data_root: Path | None = None
+    """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
+    canvas: int | None = None
+    """Pixels a side that pictures are decoded to; none: 1.5 times the input."""
+    crop: float | None = None
+    """A central square of this share of the shorter side, 0: all of the picture; none: 0.875 where
+    pictures are decoded larger than inputs of more than 64 pixels, else all."""
+    workers: int | None = None
+    """Processes that decode pictures; none: one a core, at most 8."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """auto: a GPU where there is one."""
+    weights: Annotated[ModelOptions, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=ModelOptions
+    )
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    return attempt("amcl embed", lambda: _embed(args))
+
+
+def _embed(args: list[str]) -> None:
+    options = tyro.cli(Embed, args=args, prog="amcl embed")
+    log_to_console()
+    subject = options.weights.open(options.model)
+    for note in subject.notes:
+        logger.info("%s: %s", subject.name, note)
+    found = embed(
+        subject,
+        options.data,
+        options.out,
+        data_root=options.data_root,
+        canvas=options.canvas,
+        crop=options.crop,
+        workers=options.workers,
+        accelerator=options.accelerator,
+    )
+    for path, reason in found.unreadable:
+        logger.warning("left out %s: %s", path, reason)
+    n, dim = found.values.shape
+    console.print(
+        f"features of {n:,} images, {dim} numbers each: {options.out}",
+        soft_wrap=True,
+        markup=False,
+    )

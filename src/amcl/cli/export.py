@@ -1,0 +1,57 @@
+"""`amcl export`: a model as files for other tools."""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from amcl.cli.model import ModelOptions
+from amcl.cli.pretrain import attempt
+from amcl.models.export import export
+from amcl.training.display import log_to_console
+
+logger = logging.getLogger("amcl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """Write a model for other tools: safetensors with timm's keys, a model card, and ONNX.
+
+    amcl export runs/first
+
+    amcl export runs/first/checkpoints/epoch-0100.pt --out FOLDER --onnx
+    """
+
+    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
+    """A run folder, a checkpoint of it, a file of weights, or a timm model by name."""
+    out: Path | None = None
+    """A new folder; none: RUN/export."""
+    onnx: bool = False
+    """Write backbone.onnx too, checked by onnxruntime (pip install 'amcl-torch[onnx]')."""
+    heads: bool = True
+    """Write method.safetensors too, with heads and φ, where the run has a checkpoint."""
+    weights: Annotated[ModelOptions, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=ModelOptions
+    )
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    return attempt("amcl export", lambda: _export(args))
+
+
+def _export(args: list[str]) -> None:
+    options = tyro.cli(Export, args=args, prog="amcl export")
+    log_to_console()
+    subject = options.weights.open(options.model)
+    for note in subject.notes:
+        logger.info("%s: %s", subject.name, note)
+    written = export(subject, options.out, onnx=options.onnx, heads=options.heads)
+    if options.heads and subject.checkpoint is None:
+        logger.info("%s: no checkpoint, so no heads to export", subject.name)
+    for path in written:
+        print(path)
+    weights = written[0].parent / "backbone.safetensors"
+    print(f"\nTo load it:\n\n{subject.backbone.code(str(weights))}")

@@ -1,0 +1,43 @@
+"""The options by which every command finds a model that is no run."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from amcl.models import Subject, open_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How a file of weights, or a timm model, is to be taken; a run says all this itself."""
+
+    backbone: str | None = None
+    """The timm model whose weights a file holds."""
+    width: float = 1.0
+    """Multiplies every width of it."""
+    stem: Literal["auto", "small", "standard"] = "auto"
+    """small: 3×3, stride 1, no pooling (CIFAR); standard: as timm; auto: small up to 64 pixels."""
+    image_size: int | None = None
+    """Pixels a side of its input; none: the model's own."""
+    mean: tuple[float, float, float] | None = None
+    """Means of the channels that it was trained with; none: the model's own, or ImageNet's."""
+    std: tuple[float, float, float] | None = None
+    """Standard deviations of the channels."""
+    prefix: str | None = None
+    """What stands before the names of its weights in the file; none: it is found."""
+    pretrained: bool = False
+    """Fetch timm's own weights."""
+
+    def open(self, source: str, seed: int = 0) -> Subject:
+        """The model that a user named."""
+        return open_model(
+            source,
+            backbone=self.backbone,
+            width=self.width,
+            stem=self.stem,
+            image_size=self.image_size,
+            mean=self.mean,
+            std=self.std,
+            prefix=self.prefix,
+            pretrained=self.pretrained,
+            seed=seed,
+        )

@@ -1,0 +1,338 @@
+"""All protocols on one model and one data set, with features taken once."""
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import save
+from torch import nn
+
+from amcl.data import DataSet, Images, Probe
+from amcl.data.split import sample
+from amcl.evaluation.cache import FeatureCache
+from amcl.evaluation.features import (
+    AugmentedFeatures,
+    Features,
+    Transform,
+    feature_batches,
+    features_of,
+    fingerprint,
+    pair_features,
+)
+from amcl.evaluation.few_labels import FewLabelsSettings, few_labels
+from amcl.evaluation.finetuning import FinetuneSettings, Precision, finetune, supervised
+from amcl.evaluation.knn import KnnSettings, knn
+from amcl.evaluation.linear import FixedFeatures, LinearSettings, TrainingFeatures, linear_probe
+from amcl.evaluation.logistic import LogisticSettings, logistic
+from amcl.evaluation.results import Result
+from amcl.evaluation.unlabelled import UnlabelledSettings, unlabelled
+from amcl.files import digest, whole_file
+from amcl.seeds import seed_of
+from amcl.settings import choose
+from amcl.views import ViewSettings
+
+Protocol = Literal["knn", "linear", "logistic", "few-labels", "finetune", "unlabelled"]
+PROTOCOLS: tuple[Protocol, ...] = Protocol.__args__  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocols:
+    """The settings of every protocol."""
+
+    knn: KnnSettings = field(default_factory=KnnSettings)
+    linear: LinearSettings = field(default_factory=LinearSettings)
+    logistic: LogisticSettings = field(default_factory=LogisticSettings)
+    few_labels: FewLabelsSettings = field(default_factory=FewLabelsSettings)
+    finetune: FinetuneSettings = field(default_factory=FinetuneSettings)
+    unlabelled: UnlabelledSettings = field(default_factory=UnlabelledSettings)
+
+
+class Evaluation:
+    """Protocols on one model and one data set.
+
+    - `model`: any module that turns images (N, 3, S, S) into features (N, D);
+    - `data`: with labels (`data.probe`), or without, for the protocol "unlabelled" alone;
+    - `notes`: what every result should say beside its numbers;
+    - `folder`: a run folder, where results and features are kept; None keeps neither.
+
+    >>> from amcl.data import load_dataset
+    >>> transform = Transform(image_size=8)
+    >>> pixels = Evaluation(nn.Flatten(), load_dataset("builtin"), transform)
+    >>> 0.1 < pixels.run("knn").metrics["top1"] < 0.5
+    True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: DataSet,
+        transform: Transform,
+        *,
+        name: str = "model",
+        notes: tuple[str, ...] = (),
+        settings: Protocols | None = None,
+        device: torch.device | str = "cpu",
+        workers: int = 0,
+        seed: int = 0,
+        precision: Precision = "32",
+        folder: Path | None = None,
+    ) -> None:
+        self.model, self.data, self.transform = model.to(device), data, transform
+        self.settings = Protocols() if settings is None else settings
+        self.name, self.device, self.workers, self.seed = name, device, workers, seed
+        self.precision, self.folder = precision, folder
+        self.notes = [*notes]
+
+    def run(self, protocol: Protocol) -> Result:
+        """The result of one protocol; it is written where there is a folder."""
+        choose("protocol", protocol, PROTOCOLS)
+        protocols: dict[str, Callable[[], Result]] = {
+            "knn": self._knn,
+            "linear": self._linear,
+            "logistic": self._logistic,
+            "few-labels": self._few_labels,
+            "finetune": self._finetune,
+            "unlabelled": self._unlabelled,
+        }
+        result = protocols[protocol]()
+        if self.folder is not None:
+            result.write(self.folder)
+        return result
+
+    @cached_property
+    def probe(self) -> Probe:
+        """The labelled images; an error where there are none, or classes that differ."""
+        probe = self.data.probe
+        if probe is None:
+            reasons = "; ".join(self.data.notes)
+            raise ValueError(
+                f"{self.data.name} has no labels in use, and this protocol needs them"
+                f"{f' ({reasons})' if reasons else ''}: sort the images into a folder for each "
+                "class, or ask for the protocol 'unlabelled'."
+            )
+        _check_classes(probe, self.data.name)
+        return probe
+
+    @cached_property
+    def bank(self) -> Features:
+        """Features of the training images."""
+        return self._noting(self.features(self.probe.bank.images))
+
+    @cached_property
+    def queries(self) -> Features:
+        """Features of the images that are judged on."""
+        return self._noting(self.features(self.probe.queries.images))
+
+    def features(self, images: Images) -> Features:
+        """Features of images, from the run folder where they were taken before."""
+        where: dict[str, Any] = {"device": self.device, "workers": self.workers}
+        if self.folder is None:
+            return features_of(self.model, images, self.transform, **where)
+        return FeatureCache(self.folder / "features").get(
+            self.model,
+            images,
+            self.transform,
+            lambda: feature_batches(self.model, images, self.transform, **where),
+        )
+
+    def _noting(self, found: Features) -> Features:
+        if found.unreadable:
+            path, reason = found.unreadable[0]
+            told = f"{len(found.unreadable)} unreadable files left out, the first {path}: {reason}"
+            self.notes.append(told)
+        return found
+
+    @property
+    def _four(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Features and labels of the training images, and of those that are judged on."""
+        bank, queries = self.bank, self.queries
+        labels, truth = self.probe.bank.labels, self.probe.queries.labels
+        return bank.values, labels[bank.kept], queries.values, truth[queries.kept]
+
+    def _knn(self) -> Result:
+        bank, labels, queries, truth = self._four
+        settings, classes = self.settings.knn, len(self.probe.classes)
+        metrics = knn(bank.to(self.device), labels, queries, truth, settings, classes)
+        return self._result("knn", settings, metrics)
+
+    def _linear(self) -> Result:
+        bank, labels, queries, truth = self._four
+        settings = self.settings.linear
+        train: TrainingFeatures = FixedFeatures(bank, labels)
+        if settings.augment:
+            views = self.transform.views(ViewSettings(views="ae", crop_scale=settings.crop_scale))
+            train = AugmentedFeatures(
+                self.model,
+                self.probe.bank.subset(self.bank.kept),
+                views,
+                dim=bank.shape[1],
+                device=self.device,
+                workers=self.workers,
+                seed=self.seed,
+            )
+        found = linear_probe(
+            train,
+            queries,
+            truth,
+            len(self.probe.classes),
+            settings,
+            self.seed,
+            plain=bank,
+            device=self.device,
+        )
+        return self._result("linear", settings, found.metrics(), found.details())
+
+    def _logistic(self) -> Result:
+        settings, classes = self.settings.logistic, len(self.probe.classes)
+        found = logistic(*self._four, classes, settings, self.seed)
+        numbers = ("top1", "top5", "train_top1")
+        metrics = {name: found.pop(name) for name in numbers}
+        metrics = {name: value for name, value in metrics.items() if value is not None}
+        return self._result("logistic", settings, metrics, found)
+
+    def _few_labels(self) -> Result:
+        settings = self.settings.few_labels
+        found = few_labels(
+            *self._four,
+            self.probe.classes,
+            settings,
+            self.seed,
+            self._supervised if settings.supervised else None,
+        )
+        return self._result("few-labels", settings, found.metrics(), found.details())
+
+    def _supervised(self, indices: torch.Tensor, number: int) -> float:
+        """Test accuracy of the same backbone, trained from scratch on a few labelled images."""
+        return supervised(
+            self.model,
+            self.probe.bank,
+            self.bank.kept[indices],
+            self.probe.queries,
+            len(self.probe.classes),
+            self.transform,
+            self.settings.finetune,
+            device=self.device,
+            workers=self.workers,
+            seed=seed_of(self.seed, "supervised", number),
+            precision=self.precision,
+        )
+
+    def _finetune(self) -> Result:
+        settings = self.settings.finetune
+        place = None
+        if self.folder is not None:  # where it is known by what it will have been made of
+            place = self._result("finetune", settings, {}).path(self.folder)
+            place.parent.mkdir(parents=True, exist_ok=True)
+        found = finetune(
+            self.model,
+            self.probe.bank,
+            self.probe.queries,
+            len(self.probe.classes),
+            self.transform,
+            settings,
+            device=self.device,
+            workers=self.workers,
+            seed=self.seed,
+            precision=self.precision,
+            checkpoint=None if place is None else place.with_suffix(".pt"),
+        )
+        if place is not None:
+            with whole_file(place.with_suffix(".safetensors")) as file:
+                classes = json.dumps(self.probe.classes)
+                file.write(save(found.state_dict, {"classes": classes}))
+        return self._result("finetune", settings, found.metrics(), found.details())
+
+    def _unlabelled(self) -> Result:
+        settings = self.settings.unlabelled
+        images, split = self.data.train, "train"
+        if self.data.probe is not None:
+            images, split = self.data.probe.queries.images, self.data.probe.split
+        chosen = images.subset(sample(len(images), settings.images, self.seed))
+        h, h0, h1 = pair_features(
+            self.model,
+            chosen,
+            self.transform,
+            self.transform.views(ViewSettings(views=settings.views)),
+            device=self.device,
+            workers=self.workers,
+            seed=self.seed,
+        )
+        return self._result(
+            "unlabelled",
+            settings,
+            unlabelled(h, h0, h1),
+            split=split,
+            images={"images": len(h), "sha256": chosen.fingerprint()},
+        )
+
+    def _result(
+        self,
+        protocol: Protocol,
+        settings: Any,
+        metrics: dict[str, float],
+        details: dict[str, Any] | None = None,
+        split: str | None = None,
+        images: dict[str, Any] | None = None,
+    ) -> Result:
+        return Result(
+            protocol=protocol,
+            data=self.data.name,
+            split=split or self.probe.split,
+            metrics=metrics,
+            details=self._noted(details or {}),
+            settings=_plain(asdict(settings) | {"transform": asdict(self.transform)}),
+            seed=self.seed,
+            model={"name": self.name, "sha256": self._sha256},
+            images=images or self._counts,
+        )
+
+    def _noted(self, details: dict[str, Any]) -> dict[str, Any]:
+        notes = [*self.notes, *details.get("notes", ())]
+        return {**details, "notes": notes} if notes else details
+
+    @cached_property
+    def _sha256(self) -> str:
+        return fingerprint(self.model)
+
+    @cached_property
+    def _counts(self) -> dict[str, Any]:
+        parts = (self.probe.bank, self.probe.queries)
+        shas = [part.images.fingerprint().encode() for part in parts]
+        shas += [part.labels.numpy().tobytes() for part in parts]
+        return {
+            "train": len(self.probe.bank.labels),
+            self.probe.split: len(self.probe.queries.labels),
+            "classes": len(self.probe.classes),
+            "sha256": digest(shas),
+        }
+
+
+def _check_classes(probe: Probe, name: str) -> None:
+    """Raise an error where classes are judged on that were not trained on, or a test lacks some.
+
+    Images that were held out of training at random may lack a small class.
+    """
+    trained, judged = (set(part.labels.tolist()) for part in (probe.bank, probe.queries))
+    if len(trained) < 2:
+        raise ValueError(f"{name} has {len(trained)} class to train on: at least 2 are needed.")
+    for missing, lacks in ((judged - trained, "training"), (trained - judged, probe.split)):
+        if missing and (lacks == "training" or probe.split == "test"):
+            names = ", ".join(probe.classes[label] for label in sorted(missing)[:5])
+            raise ValueError(
+                f"{name}: the {lacks} split has no readable image of {len(missing)} of the classes "
+                f"({names}), which the other has: bring both splits to the same classes."
+            )
+
+
+def _plain(settings: Any) -> Any:
+    """Settings as JSON has them: lists, and infinity as a word."""
+    if isinstance(settings, dict):
+        return {name: _plain(value) for name, value in settings.items()}
+    if isinstance(settings, tuple):
+        return [_plain(value) for value in settings]
+    return str(settings) if settings == math.inf else settings

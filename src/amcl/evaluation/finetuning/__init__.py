@@ -1,0 +1,7 @@
+"""Fine-tuning: a classifier trained end to end, from a backbone or from fresh weights."""
+
+from amcl.evaluation.finetuning.finetune import FinetuneResult, finetune, supervised
+from amcl.evaluation.finetuning.plan import FinetuneSettings
+from amcl.evaluation.finetuning.training import Precision
+
+__all__ = ["FinetuneResult", "FinetuneSettings", "Precision", "finetune", "supervised"]

@@ -1,0 +1,142 @@
+"""A backbone with a linear layer on top, and how fast each of its layers learns."""
+
+import copy
+import random
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from timm.optim import param_groups_layer_decay  # type: ignore[attr-defined]
+from torch import nn
+
+from amcl.backbones import Backbone
+from amcl.seeds import seed_of
+
+
+def classifier(
+    backbone: nn.Module,
+    classes: int,
+    *,
+    image_size: int,
+    drop_path: float = 0.0,
+    scratch: bool = False,
+    seed: int = 0,
+) -> nn.Module:
+    """Images (N, 3, S, S) → logits (N, classes), with the backbone's weights or fresh ones.
+
+    Of a `Backbone` it is the timm network itself, with timm's keys; of another module a copy of it
+    as `backbone` with a linear layer `head`. The module that is given stays as it is.
+
+    >>> from amcl.backbones import BackboneSettings
+    >>> backbone = Backbone(BackboneSettings(backbone="resnet18", width=0.25), image_size=32)
+    >>> classifier(backbone, 7, image_size=32)(torch.randn(2, 3, 32, 32)).shape
+    torch.Size([2, 7])
+    """
+    with seeded(seed, "classifier"):
+        if isinstance(backbone, Backbone):
+            return _of_backbone(backbone, classes, drop_path, scratch)
+        if scratch or drop_path:
+            wanted = "scratch=True" if scratch else f"drop_path={drop_path}"
+            raise ValueError(
+                f"{wanted} needs a network that can be made again, and a {type(backbone).__name__} "
+                "cannot: give an amcl.backbones.Backbone, or scratch=False and drop_path=0."
+            )
+        return _of_module(backbone, classes, image_size)
+
+
+def parameter_groups(
+    model: nn.Module, weight_decay: float, layer_decay: float
+) -> list[dict[str, Any]]:
+    """Parameters by depth, each group with its `lr_scale`: 1 for the head, × layer_decay below.
+
+    Biases, norms and what the network names (positions, class token) have no weight decay.
+    """
+    if layer_decay != 1 and not hasattr(model, "group_matcher"):
+        raise ValueError(
+            f"layer_decay={layer_decay} needs a network whose layers are known by depth, such as "
+            "an amcl.backbones.Backbone: set layer_decay=1 for other modules."
+        )
+    spared: Any = getattr(model, "no_weight_decay", tuple)()
+    groups: list[dict[str, Any]] = param_groups_layer_decay(
+        model, weight_decay, spared, layer_decay=layer_decay
+    )
+    return groups
+
+
+@contextmanager
+def seeded(*names: int | str, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Python's, NumPy's and torch's global chance as a function of names; put back at the end.
+
+    For what libraries draw without being handed a generator.
+
+    >>> with seeded(0, "example"):
+    ...     first = torch.rand(3)
+    >>> with seeded(0, "example"):
+    ...     torch.equal(torch.rand(3), first)
+    True
+    """
+    seed = seed_of(*names)
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]), _seeded_there(torch.device(device), seed):
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+@contextmanager
+def _seeded_there(device: torch.device, seed: int) -> Iterator[None]:
+    """The chance of a device that has its own."""
+    if device.type == "cpu":
+        yield
+        return
+    accelerator: Any = torch.get_device_module(device)
+    # MPS is a single device, and cannot be chosen.
+    current = accelerator.device(device) if hasattr(accelerator, "device") else nullcontext()
+    with current:
+        state = accelerator.get_rng_state()
+        accelerator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            accelerator.set_rng_state(state)
+
+
+def _of_backbone(backbone: Backbone, classes: int, drop_path: float, scratch: bool) -> nn.Module:
+    with warnings.catch_warnings():  # what there is to say was said when the backbone was made
+        warnings.simplefilter("ignore")
+        try:
+            made = Backbone(backbone.settings, backbone.image_size, drop_path=drop_path)
+        except TypeError as error:
+            if "drop_path_rate" not in str(error):
+                raise
+            raise ValueError(
+                f"{backbone.settings.backbone!r} has no drop path: set drop_path=0."
+            ) from error
+    network: nn.Module = made.network
+    if not scratch:
+        network.load_state_dict(backbone.network.state_dict())
+    made.network.reset_classifier(classes)
+    return network
+
+
+def _of_module(backbone: nn.Module, classes: int, image_size: int) -> nn.Module:
+    body = copy.deepcopy(backbone).cpu().eval()
+    with torch.no_grad():
+        shape = body(torch.zeros(1, 3, image_size, image_size)).shape
+    if len(shape) != 2:
+        raise ValueError(
+            f"the backbone turned 1 image into {tuple(shape)}: it must give one vector for each, "
+            "(N, D). Pool its output first, or take num_classes=0 for a timm model."
+        )
+    for parameter in body.parameters():  # it may have been frozen for another evaluation
+        parameter.requires_grad_(parameter.is_floating_point())
+    return nn.Sequential(OrderedDict(backbone=body, head=nn.Linear(shape[1], classes)))

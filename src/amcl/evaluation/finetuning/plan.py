@@ -1,0 +1,130 @@
+"""What can be set about fine-tuning, and the steps that follow from it."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from amcl.seeds import generator
+from amcl.settings import choose, finite_number, positive_number, whole_number
+from amcl.views import ViewSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneSettings:
+    """How the whole network is trained: the rate rises in a line, then falls to 0 by a cosine."""
+
+    epochs: int = 50
+    """Passes over the training images."""
+    min_steps: int = 500
+    """At least so many steps: with few images, epochs and warm-up are stretched to as many."""
+    batch_size: int = 128
+    """Images a step, at most: an epoch is cut into steps of one size, give or take an image."""
+    optimiser: Literal["adamw", "sgd"] = "adamw"
+    """AdamW, or SGD with Nesterov momentum 0.9."""
+    lr: float = 1e-3
+    """Learning rate for batches of 256: it is scaled by batch_size / 256."""
+    scratch_lr: float = 4e-3
+    """The same from scratch: fresh weights need a higher one."""
+    weight_decay: float = 0.05
+    """Weight decay, not of biases and norms (AdamW: decoupled)."""
+    warmup_epochs: float = 5.0
+    """The learning rate rises over these epochs."""
+    layer_decay: float = 0.75
+    """A layer learns at this share of the rate of the one above; 1: all alike, as from scratch."""
+    drop_path: float = 0.1
+    """Rate at which blocks are skipped in training (stochastic depth), rising with depth."""
+    mixup: float = 0.8
+    """α of mixup: every batch is mixed by mixup or by cutmix; 0 leaves mixup out."""
+    cutmix: float = 1.0
+    """α of cutmix; 0 leaves it out."""
+    smoothing: float = 0.1
+    """Share of each label that is spread over all classes."""
+    erase: float = 0.25
+    """Probability that a random rectangle of an image becomes noise."""
+    views: str = "ae"
+    """Random operations on images: a crop, b blur, c grey, d jitter, e flip, s solarize."""
+    crop_scale: tuple[float, float] = (0.08, 1.0)
+    """Least and most share of the picture's area that a crop takes."""
+    jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
+    """Strength of the jitter of brightness, contrast, saturation and hue, where "d" is on."""
+    clip: float = 0.0
+    """Clip the gradient to this norm; 0: not at all."""
+    scratch: bool = False
+    """Start from fresh weights, with the same rate in all layers: the supervised baseline."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            whole_number(name, getattr(self, name))
+        choose("optimiser", self.optimiser, ("adamw", "sgd"))
+        positive_number("lr", self.lr)
+        positive_number("scratch_lr", self.scratch_lr)
+        for name in ("min_steps", "weight_decay", "mixup", "cutmix", "clip", "warmup_epochs"):
+            finite_number(name, getattr(self, name), "0 switches it off")
+        for name in ("drop_path", "smoothing", "erase"):
+            if finite_number(name, getattr(self, name), "0 switches it off") >= 1:
+                raise ValueError(f"{name} must be below 1, got {getattr(self, name)}.")
+        if positive_number("layer_decay", self.layer_decay, "1 switches it off") > 1:
+            raise ValueError(f"layer_decay must be at most 1, got {self.layer_decay}.")
+        if self.warmup_epochs >= self.epochs:
+            raise ValueError(
+                f"warmup_epochs = {self.warmup_epochs:g} leaves none of epochs = {self.epochs} to "
+                "train at the full rate: lower it, 0 switches it off, or train for longer."
+            )
+        self.view_settings()  # has the checks of its own
+
+    def peak_rate(self) -> float:
+        """The highest learning rate, that of the head."""
+        return (self.scratch_lr if self.scratch else self.lr) * self.batch_size / 256
+
+    def view_settings(self) -> ViewSettings:
+        """What makes a training image; solarize is as likely as in a second view."""
+        return ViewSettings(
+            views=self.views,
+            crop_scale=self.crop_scale,
+            jitter=self.jitter,
+            solarize_p=(ViewSettings().solarize_p[1],) * 2,
+        )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which images each step sees, and how fast it learns.
+
+    >>> plan = Plan.of(10, FinetuneSettings(epochs=6, batch_size=4, min_steps=0), seed=0)
+    >>> plan.total, [len(step) for step in plan.steps(5)]
+    (18, [4, 3, 3])
+    """
+
+    images: int
+    per_epoch: int
+    epochs: int
+    warmup: int
+    seed: int
+
+    @staticmethod
+    def of(images: int, settings: FinetuneSettings, seed: int) -> "Plan":
+        """The plan for so many images."""
+        per_epoch = math.ceil(images / settings.batch_size)
+        epochs = max(settings.epochs, math.ceil(settings.min_steps / per_epoch))
+        warmup = round(per_epoch * epochs * settings.warmup_epochs / settings.epochs)
+        return Plan(images, per_epoch, epochs, warmup, seed)
+
+    @property
+    def total(self) -> int:
+        """Steps of all epochs."""
+        return self.per_epoch * self.epochs
+
+    def steps(self, epoch: int) -> Iterator[torch.Tensor]:
+        """Indices of the images of each step, from that epoch on: every image once an epoch."""
+        for number in range(epoch, self.epochs):
+            chance = generator(self.seed, "finetune", "order", number)
+            yield from torch.randperm(self.images, generator=chance).tensor_split(self.per_epoch)
+
+    def factor(self, step: int) -> float:
+        """The learning rate of a step, as a share of its peak."""
+        if step < self.warmup:
+            return (step + 1) / self.warmup
+        return 0.5 * (1 + math.cos(math.pi * (step - self.warmup) / (self.total - self.warmup)))

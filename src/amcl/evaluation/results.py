@@ -1,0 +1,149 @@
+"""What an evaluation found: a JSON file for each result, and a table for people."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from amcl.environment import environment
+from amcl.files import digest, whole_file
+
+_KINDS: dict[Any, type] = {
+    str: str,
+    int: int,
+    dict[str, float]: dict,
+    dict[str, Any]: dict,
+}
+_TOLD = {  # settings that are shown with the numbers
+    "knn": ("k", "tau", "metric"),
+    "linear": ("epochs", "augment"),
+    "logistic": ("standardise",),
+    "few-labels": ("draws", "cost"),
+    "finetune": ("epochs", "layer_decay", "scratch"),
+    "unlabelled": ("views",),
+}
+FOLDER = "evaluation"  # in a run folder
+SHARES = ("top1", "top5", "n=", "supervised n=", "train_top1")  # shown in per cent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One protocol on one model and one split of one data set.
+
+    - `model`: its name and the SHA-256 of its weights; `data`: its name, and that of its images;
+    - `settings`: all that the protocol was told, with its `seed`;
+    - `metrics`: the numbers, shares from 0 to 1; `details`: what they were chosen from, and notes.
+    """
+
+    protocol: str
+    data: str
+    split: str
+    metrics: dict[str, float]
+    model: dict[str, Any]
+    settings: dict[str, Any]
+    seed: int
+    images: dict[str, Any] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=environment)
+    time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def key(self) -> str:
+        """The same for the same protocol, settings, seed, images and weights."""
+        same = (self.protocol, self.data, self.split, self.settings, self.seed, self.images)
+        return digest([json.dumps([*same, self.model.get("sha256")], sort_keys=True).encode()])[:8]
+
+    def path(self, run: Path) -> Path:
+        """Where this lies in a run folder."""
+        name = f"{self.protocol}-{_plain(self.data)}-{self.split}-{self.key}.json"
+        return run / FOLDER / name
+
+    def write(self, run: Path) -> Path:
+        """Put this into the run folder; only the same measurement is replaced."""
+        text = json.dumps(asdict(self), indent=2, allow_nan=False, ensure_ascii=False)
+        with whole_file(self.path(run)) as file:
+            file.write(text.encode() + b"\n")
+        return self.path(run)
+
+
+def read_results(run: str | Path) -> list[Result]:
+    """All results in a run folder, by the time they were found."""
+    found = [_read(path) for path in sorted((Path(run) / FOLDER).glob("*.json"))]
+    return sorted(found, key=lambda result: (result.time, result.protocol))
+
+
+def table(results: Sequence[Result], name: str) -> Table:
+    """Results of one model and data set for people: protocol, numbers, and what they hang on."""
+    on = dict.fromkeys(f"{result.data}, {result.split}" for result in results)
+    title = f"{name} on {'; '.join(on)}"
+    out = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    out.add_column("protocol", no_wrap=True)
+    out.add_column("result", no_wrap=True)
+    out.add_column("how", overflow="fold")
+    for result in results:
+        numbers = "\n".join(f"{n} {spelled(result, n)}" for n in result.metrics)
+        out.add_row(result.protocol, numbers, "\n".join([how(result), *_notes(result)]))
+        out.add_section()
+    return out
+
+
+def spelled(result: Result, name: str) -> str:
+    """A number as people read it: shares in per cent, with the std of several draws."""
+    value, std = result.metrics[name], result.details.get("std", {}).get(name)
+    if not name.startswith(SHARES):
+        return f"{value:.4g}"
+    return f"{value:.1%}" if std is None else f"{value:.1%} ± {std:.1%}"
+
+
+def how(result: Result) -> str:
+    """The settings that matter most and what was chosen; how many images."""
+    told = []
+    for name in _TOLD.get(result.protocol, ()):
+        value = result.settings.get(name)
+        if value is True:
+            told.append(name)
+        elif value not in (None, False):
+            told.append(f"{name} {value}")
+    told += [_chosen(result.details, name) for name in ("lr", "cost") if name in result.details]
+    counts = ", ".join(f"{n:,} {what}" for what, n in result.images.items() if what != "sha256")
+    return "\n".join(line for line in (", ".join(told), counts) if line)
+
+
+def _chosen(details: Mapping[str, Any], name: str) -> str:
+    held, tried = details.get("hold_out_images"), details.get("hold_out_top1", ())
+    chosen = f"{name} {details[name]:g}"
+    return f"{chosen} of {len(tried)}, chosen on {held:,} training images" if held else chosen
+
+
+def _notes(result: Result) -> list[str]:
+    return [f"note: {note}" for note in result.details.get("notes", ())]
+
+
+def _read(path: Path) -> Result:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        known = {f.name for f in fields(Result)}
+        if not isinstance(values, dict) or not set(values) <= known:
+            raise ValueError("it is no result of an evaluation")
+        result = Result(**values)
+        for f in fields(Result):
+            if f.type in _KINDS and type(getattr(result, f.name)) is not _KINDS[f.type]:
+                raise ValueError(f"its {f.name} is {getattr(result, f.name)!r}")
+        for name, value in result.metrics.items():
+            if type(value) not in (int, float) or not math.isfinite(value):
+                raise ValueError(f"its {name} is no number: {value!r}")
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(
+            f"{path} is damaged ({error}): remove it and run `amcl evaluate` again."
+        ) from error
+    return result
+
+
+def _plain(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(name).name) or "images"

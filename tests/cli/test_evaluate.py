@@ -1,0 +1,215 @@
+"""`amcl evaluate`, `embed`, `export` and `compare`: a run, and what may be wrong."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+import amcl
+from amcl.cli import main
+from amcl.evaluation import read_results
+
+QUICK = ["--epochs", "1", "--batch-size", "1000", "--width", "0.125"]
+KNN = ["--protocols", "knn"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two seeds of a tiny run."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in ("0", "1"):
+        args = ["--seed", seed, "--out", str(folder / f"seed-{seed}")]
+        assert main(["pretrain", "--data", "builtin", *QUICK, *args]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path, monkeypatch):
+    """A copy of the first run, as `run` in the working folder."""
+    shutil.copytree(trained / "seed-0", tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    """Two classes of pictures in train/ and test/, dark and light."""
+    chance = np.random.default_rng(0)
+    for split, n in (("train", 12), ("test", 4)):
+        for number, name in enumerate(("dark", "light")):
+            folder = tmp_path / "pictures" / split / name
+            folder.mkdir(parents=True)
+            for i in range(n):
+                pixels = chance.integers(100, size=(40, 50, 3)) + 150 * number
+                Image.fromarray(pixels.astype("uint8")).save(folder / f"{i}.png")
+    return tmp_path / "pictures"
+
+
+def refused(capsys, *args, code=2):
+    try:
+        found = main(list(args))
+    except SystemExit as left:
+        found = left.code
+    assert found == code
+    return re.sub(r"[\s│╭╮╰╯─]+", " ", capsys.readouterr().err)
+
+
+def test_a_run_needs_nothing_retyped(run, capsys):
+    assert main(["evaluate", "run", "--linear.epochs", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "run on builtin, validation" in shown
+    found = {result.protocol: result for result in read_results(run)}
+    assert set(found) == {"knn", "linear", "unlabelled"}
+    probed = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
+    assert found["knn"].metrics["top1"] == pytest.approx(probed["knn_validation"])
+    assert f"top1 {probed['knn_validation']:.1%}" in shown
+    assert found["unlabelled"].metrics["effective_rank"] == pytest.approx(
+        probed["effective_rank"], rel=1e-4
+    )
+
+
+def test_a_checkpoint_and_an_exported_file_are_the_same_model(run, capsys):
+    assert main(["export", "run"]) == 0
+    for source in ("run", "run/checkpoints/last.pt", "run/export/backbone.safetensors"):
+        args = [*KNN, "--knn.k", "9", "--data", "builtin", "--out", "all"]
+        assert main(["evaluate", source, *args]) == 0
+        capsys.readouterr()
+    assert len(read_results("all")) == 1  # the same weights, images and settings: one result
+    images = torch.randn(2, 3, 32, 32)
+    expected = amcl.load("run")(images)
+    for source in (run / "checkpoints" / "last.pt", "run/export/backbone.safetensors"):
+        assert torch.equal(amcl.load(source)(images), expected)
+
+
+def test_another_set_and_its_test_split(run, pictures, capsys):
+    assert main(["evaluate", "run", "--data", "pictures", *KNN, "--knn.k", "3"]) == 0
+    assert "run on pictures, test" in capsys.readouterr().out
+    (result,) = read_results(run)
+    assert result.images["train"], result.images["test"] == (24, 8)
+    assert result.metrics["top1"] == 1
+    assert result.settings["k"] == 3
+
+
+def test_any_timm_model_and_any_weights(pictures, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    small = ["--data", "pictures", "--image-size", "32", *KNN]
+    assert main(["evaluate", "resnet10t", *small]) == 0
+    assert "untrained" in capsys.readouterr().err
+    import timm
+
+    model = timm.create_model("resnet10t", num_classes=7)
+    torch.save({"state_dict": {f"module.{k}": v for k, v in model.state_dict().items()}}, "w.pth")
+    args = ["evaluate", "w.pth", "--backbone", "resnet10t", "--stem", "standard", *small]
+    assert main([*args, "--out", "results"]) == 0
+    assert "fc.weight" in capsys.readouterr().err
+    assert len(read_results("results")) == 1
+
+
+def test_without_labels_only_what_needs_none(run, pictures, capsys):
+    loose = pictures.parent / "loose"
+    loose.mkdir()
+    for number, path in enumerate(sorted(pictures.rglob("*.png"))):
+        shutil.copy(path, loose / f"{number}.png")
+    assert main(["evaluate", "run", "--data", "loose"]) == 0
+    assert [result.protocol for result in read_results(run)] == ["unlabelled"]
+    told = refused(capsys, "evaluate", "run", "--data", "loose", "--protocols", "knn", "unlabelled")
+    assert "no labels in use" in told
+    assert "<class>/<file>" in told
+
+
+def test_what_is_wrong_is_told(run, pictures, tmp_path, capsys):
+    shutil.rmtree(pictures / "test" / "light")
+    told = refused(capsys, "evaluate", "run", "--data", "pictures", *KNN)
+    assert "the test split has no readable image of 1 of the classes (light)" in told
+    (pictures / "test" / "other").mkdir()
+    shutil.copy(pictures / "test/dark/0.png", pictures / "test/other/0.png")
+    told = refused(capsys, "evaluate", "run", "--data", "pictures", *KNN)
+    assert "has the classes other, which the training split has not" in told
+    assert "--protocols" in refused(capsys, "evaluate", "run", "--protocol", "knn")
+    assert "--knn.k" in refused(capsys, "evaluate", "run", "--knn.kk", "3")
+    assert "builtin set has no test split" in refused(
+        capsys, "evaluate", "run", "--split", "test"
+    ).replace("built-in", "builtin")
+    told = refused(capsys, "evaluate", "rnu")
+    assert "there is no file or folder 'rnu'" in told
+    told = refused(capsys, "evaluate", "run", *KNN, "--accelerator", "cuda", code=1)
+    assert "this machine has none" in told
+    assert read_results(run) == []
+
+
+def test_a_run_without_checkpoints_is_told_how_to_go_on(run, capsys):
+    (run / "backbone.safetensors").unlink()
+    told = refused(capsys, "evaluate", "run", code=1)
+    assert "run/checkpoints/last.pt" in told
+    (run / "checkpoints" / "last.pt").unlink()
+    assert "amcl pretrain --resume run" in refused(capsys, "evaluate", "run", code=1)
+    shutil.rmtree(run)
+    run.mkdir()
+    assert "run" in refused(capsys, "evaluate", "run", code=1)
+
+
+def test_a_damaged_cache_gives_no_number(run, capsys):
+    assert main(["evaluate", "run", *KNN]) == 0
+    for values in (run / "features").glob("*.npy"):
+        content = bytearray(values.read_bytes())
+        content[-1] ^= 1
+        values.write_bytes(content)
+    shutil.rmtree(run / "evaluation")
+    capsys.readouterr()
+    told = refused(capsys, "evaluate", "run", *KNN)
+    assert "are damaged" in told
+    assert "remove the folder run/features" in told
+    assert read_results(run) == []
+    shutil.rmtree(run / "features")
+    assert main(["evaluate", "run", *KNN]) == 0
+
+
+def test_runs_are_compared_over_seeds(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        shutil.copytree(trained / f"seed-{seed}", tmp_path / f"seed-{seed}")
+        assert main(["evaluate", f"seed-{seed}", *KNN]) == 0
+    tops = [read_results(f"seed-{seed}")[0].metrics["top1"] for seed in (0, 1)]
+    capsys.readouterr()
+    assert main(["compare", "seed-0", "seed-1"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{100 * np.mean(tops):.1f} ± {100 * np.std(tops, ddof=1):.1f}" in shown
+
+
+def test_features_with_file_names(run, pictures, capsys):
+    (pictures / "broken.png").write_bytes(b"broken")
+    assert main(["embed", "run", "--data", "pictures", "--out", "f.npz"]) == 0
+    assert "left out" in capsys.readouterr().err
+    with np.load("f.npz") as file:
+        names, features = file["names"].tolist(), file["features"]
+    assert len(names) == 32
+    assert names[0] == str(Path("test/dark/0.png"))
+    assert features.shape == (32, amcl.load("run").dim)
+    assert "exists already" in refused(
+        capsys, "embed", "run", "--data", "pictures", "--out", "f.npz", code=1
+    )
+    assert main(["embed", "run", "--data", "builtin", "--out", "b.npz"]) == 0
+    with np.load("b.npz") as file:
+        assert file["names"][[0, 2000]].tolist() == ["train/00000", "validation/00000"]
+
+
+def test_an_export_is_timms(pictures, tmp_path, monkeypatch):
+    """The file loads unchanged where the network is as timm has it."""
+    import timm
+
+    monkeypatch.chdir(tmp_path)
+    args = ["--backbone", "resnet10t", "--width", "1", "--stem", "standard", "--out", "run"]
+    args += ["--data", "pictures", "--epochs", "1", "--batch-size", "8"]
+    assert main(["pretrain", *args]) == 0
+    assert main(["export", "run"]) == 0
+    model = timm.create_model("resnet10t", num_classes=0)
+    model.load_state_dict(load_file("run/export/backbone.safetensors"))
+    images = torch.randn(2, 3, 32, 32)
+    torch.testing.assert_close(model.eval()(images), amcl.load("run")(images))
+    assert "knn" not in Path("run/export/README.md").read_text()

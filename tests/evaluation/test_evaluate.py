@@ -1,0 +1,213 @@
+"""All protocols on one model: labels, classes, features taken once, results kept."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
+
+from amcl.backbones import Backbone, BackboneSettings
+from amcl.data import DataSet, Labelled, MemoryImages, Probe, load_dataset
+from amcl.evaluation import (
+    PROTOCOLS,
+    Evaluation,
+    FewLabelsSettings,
+    FinetuneSettings,
+    KnnSettings,
+    LinearSettings,
+    Protocols,
+    Transform,
+    read_results,
+)
+
+TRANSFORM = Transform(image_size=8)
+QUICK = Protocols(
+    knn=KnnSettings(k=5),
+    linear=LinearSettings(epochs=2, lrs=(0.1, 1.0)),
+    few_labels=FewLabelsSettings(per_class=(5,), draws=2),
+    finetune=FinetuneSettings(
+        **{"epochs": 10, "warmup_epochs": 0, "min_steps": 0, "lr": 0.5, "batch_size": 32},
+        **{"layer_decay": 1, "drop_path": 0, "mixup": 0, "cutmix": 0},
+    ),
+)
+
+
+def colours(n, seed=0):
+    """Six classes that a mean colour tells apart, nearly."""
+    chance = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % 6
+    centre = torch.tensor(
+        [[40, 9, 9], [9, 40, 9], [9, 9, 40], [40, 40, 9], [9, 40, 40], [40, 9, 40]]
+    )
+    noise = torch.randint(200, (n, 3, 8, 8), generator=chance)
+    return Labelled(MemoryImages((centre[labels][..., None, None] + noise).to(torch.uint8)), labels)
+
+
+def data(split="test", **changed):
+    bank, queries = colours(120), colours(60, seed=1)
+    names = tuple("abcdef")
+    values = {
+        "name": "colours",
+        "train": bank.images,
+        "probe": Probe(bank, queries, names, split),
+        "image_size": 8,
+        "mean": (0.1,) * 3,
+        "std": (0.1,) * 3,
+        "small": True,
+    }
+    return DataSet(**values | changed)
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten())
+        self.seen = 0
+
+    def forward(self, x):
+        self.seen += len(x)
+        return self.body(x)
+
+
+def test_knn_is_scikit_learns_on_the_features():
+    found = Evaluation(Counting(), data(), TRANSFORM, settings=QUICK).run("knn")
+    probe = data().probe
+    x, queries = (
+        Counting()(TRANSFORM(part.images[torch.arange(len(part.labels))])).numpy()
+        for part in (probe.bank, probe.queries)
+    )
+    theirs = KNeighborsClassifier(
+        5, metric="cosine", algorithm="brute", weights=lambda d: np.exp((1 - d) / 0.1)
+    ).fit(x, probe.bank.labels)
+    assert found.metrics["top1"] == pytest.approx(theirs.score(queries, probe.queries.labels))
+    assert 1 / 6 < found.metrics["top1"] < found.metrics["top5"] <= 1
+
+
+def test_every_protocol_gives_numbers_that_are_kept(tmp_path):
+    model = Counting()
+    evaluation = Evaluation(
+        model, data(), TRANSFORM, name="mine", settings=QUICK, seed=3, folder=tmp_path
+    )
+    results = [evaluation.run(protocol) for protocol in PROTOCOLS]
+    assert [result.protocol for result in results] == list(PROTOCOLS)
+    kept = {result.protocol: result for result in read_results(tmp_path)}
+    assert set(kept) == set(PROTOCOLS)
+    for result in results:
+        stored = json.loads(result.path(tmp_path).read_text())
+        assert stored["metrics"] == result.metrics
+        assert (stored["seed"], stored["model"]["name"]) == (3, "mine")
+        assert stored["settings"]["transform"]["image_size"] == 8
+    for protocol in ("knn", "linear", "logistic", "finetune"):
+        assert kept[protocol].metrics["top1"] > 0.3, protocol  # chance is a sixth
+        assert kept[protocol].images | {"sha256": ""} == {
+            **{"train": 120, "test": 60, "classes": 6},
+            "sha256": "",
+        }
+    assert kept["few-labels"].metrics["n=5"] > 0.3
+    assert kept["unlabelled"].metrics["auroc"] > 0.5
+    # 120 + 60 once for all protocols on features, three times 60 for pairs; fine-tuning copies.
+    assert model.seen == 180 + 180
+    weights = next((tmp_path / "evaluation").glob("finetune-*.safetensors"))
+    assert weights.stat().st_size > 0
+    again = Evaluation(model, data(), TRANSFORM, settings=QUICK, folder=tmp_path)
+    assert again.run("knn").metrics == kept["knn"].metrics
+    assert model.seen == 360
+
+
+def test_equal_votes_are_kept_too(tmp_path):
+    settings = Protocols(knn=KnnSettings(k=5, tau=float("inf")))
+    evaluation = Evaluation(Counting(), data(), TRANSFORM, settings=settings, folder=tmp_path)
+    assert evaluation.run("knn") == read_results(tmp_path)[0]
+    assert read_results(tmp_path)[0].settings["tau"] == "inf"
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Evaluation(Counting(), data(), TRANSFORM, settings=QUICK).run("finetune")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_augmented_linear_probes_see_views():
+    augmented = replace(QUICK, linear=replace(QUICK.linear, augment=True))
+    model = Counting()
+    found = Evaluation(model, data(), TRANSFORM, settings=augmented).run("linear")
+    assert found.metrics["top1"] > 0.3
+    assert model.seen == 180 + 2 * 120
+
+
+def test_the_supervised_baseline_is_of_the_same_backbone():
+    settings = replace(QUICK, few_labels=replace(QUICK.few_labels, supervised=True))
+    settings = replace(
+        settings, finetune=replace(QUICK.finetune, epochs=1, batch_size=30, min_steps=1)
+    )
+    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), image_size=8)
+    found = Evaluation(backbone, data(), TRANSFORM, settings=settings).run("few-labels")
+    assert set(found.metrics) == {"n=5", "supervised n=5"}
+    assert len(found.details["draws"]["supervised n=5"]) == 2
+
+
+def test_labelled_protocols_need_labels():
+    unlabelled = data(probe=None, notes=("the images do not all lie in <class>/<file>",))
+    evaluation = Evaluation(Counting(), unlabelled, TRANSFORM)
+    for protocol in PROTOCOLS:
+        if protocol != "unlabelled":
+            with pytest.raises(ValueError, match=r"no labels in use.*<class>/<file>.*'unlabelled'"):
+                evaluation.run(protocol)
+    found = evaluation.run("unlabelled")
+    assert (found.split, found.images["images"]) == ("train", 120)
+
+
+def keep(labelled, *classes):
+    chosen = torch.isin(labelled.labels, torch.tensor(classes)).nonzero().squeeze(1)
+    return labelled.subset(chosen)
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+def test_classes_must_be_the_same_on_both_sides(split):
+    probe = data(split).probe
+    fewer = replace(probe, bank=keep(probe.bank, 0, 1, 2, 3))
+    with pytest.raises(ValueError, match=r"training split has no .* of 2 of the classes \(e, f\)"):
+        Evaluation(Counting(), data(probe=fewer), TRANSFORM, settings=QUICK).run("knn")
+    fewer = replace(probe, queries=keep(probe.queries, 0, 1, 2, 3, 4))
+    evaluation = Evaluation(Counting(), data(probe=fewer), TRANSFORM, settings=QUICK)
+    if split == "validation":  # held out at random: a small class may be missing
+        assert evaluation.run("knn").metrics["top1"] > 0.3
+    else:
+        with pytest.raises(ValueError, match=r"the test split has no .* of 1 of the classes \(f\)"):
+            evaluation.run("knn")
+    one = replace(probe, bank=keep(probe.bank, 0), queries=keep(probe.queries, 0))
+    with pytest.raises(ValueError, match="1 class to train on"):
+        Evaluation(Counting(), data(probe=one), TRANSFORM).run("linear")
+
+
+def test_an_unknown_protocol_is_named():
+    with pytest.raises(ValueError, match=r"protocol must be one of.*few-labels.*got 'fewlabels'"):
+        Evaluation(Counting(), data(), TRANSFORM).run("fewlabels")
+
+
+def test_labels_stay_with_their_images_where_files_are_broken(tmp_path):
+    """Files that are decoded as they are used turn out to be broken late."""
+    chance = np.random.default_rng(0)
+    for split, n in (("train", 30), ("test", 10)):
+        for number, name in enumerate(("dark", "light")):
+            folder = tmp_path / "pictures" / split / name
+            folder.mkdir(parents=True)
+            for i in range(n):
+                pixels = chance.integers(100, size=(8, 8, 3)) + 150 * number
+                Image.fromarray(pixels.astype("uint8")).save(folder / f"{i:02d}.png")
+        for i in (0, 5):
+            (tmp_path / "pictures" / split / "dark" / f"{i:02d}.png").write_bytes(b"broken")
+    pictures = load_dataset(
+        str(tmp_path / "pictures"), probe="test", image_size=8, memory=0, workers=0
+    )
+    evaluation = Evaluation(Counting(), pictures, Transform(image_size=8), settings=QUICK)
+    linear = replace(QUICK.linear, augment=True, epochs=5)
+    evaluation.settings = replace(QUICK, linear=linear, knn=KnnSettings(metric="euclidean", k=3))
+    for protocol in ("knn", "linear", "finetune"):
+        found = evaluation.run(protocol)
+        assert found.metrics["top1"] == 1, protocol
+        assert any("2 unreadable files" in note for note in found.details["notes"]), protocol

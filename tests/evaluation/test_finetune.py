@@ -1,0 +1,579 @@
+"""Fine-tuning: that it learns, what it leaves alone, that the seed decides, that it goes on."""
+
+import math
+import random
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import timm
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from sklearn.metrics import top_k_accuracy_score
+from torch import nn
+
+from amcl.backbones import Backbone, BackboneSettings
+from amcl.data import FileImages, Labelled, MemoryImages
+from amcl.evaluation.features import Transform
+from amcl.evaluation.finetuning import FinetuneSettings, finetune, supervised, training
+from amcl.evaluation.finetuning.classifier import classifier, parameter_groups, seeded
+from amcl.evaluation.finetuning.plan import Plan
+from amcl.evaluation.finetuning.training import Checkpoint, Trainer, mixed
+
+SIZE = 16
+TRANSFORM = Transform(image_size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3)
+COLOURS = torch.tensor(
+    [(200, 60, 60), (60, 200, 60), (60, 60, 200), (200, 200, 60), (60, 200, 200), (200, 60, 200)]
+)
+PLAIN = FinetuneSettings(
+    epochs=4,
+    warmup_epochs=1,
+    batch_size=16,
+    min_steps=0,
+    lr=0.02,
+    scratch_lr=0.02,
+    layer_decay=1,
+    drop_path=0,
+    mixup=0,
+    cutmix=0,
+    erase=0,
+)
+EVERYTHING = replace(
+    PLAIN,
+    epochs=3,
+    layer_decay=0.8,
+    drop_path=0.2,
+    mixup=0.8,
+    cutmix=1.0,
+    erase=0.5,
+    views="abcdes",
+)
+
+
+def colours(n, classes=3, seed=0):
+    """Noisy images whose class is their colour."""
+    labels = torch.arange(n) % classes
+    noise = torch.randint(
+        -50, 50, (n, 3, SIZE, SIZE), generator=torch.Generator().manual_seed(seed)
+    )
+    pixels = (COLOURS[labels].view(n, 3, 1, 1) + noise).clamp(0, 255).to(torch.uint8)
+    return Labelled(MemoryImages(pixels), labels)
+
+
+def resnet(**changes):
+    settings = BackboneSettings(**{"backbone": "resnet10t", "width": 0.125} | changes)
+    return Backbone(settings, image_size=SIZE)
+
+
+def vit():
+    return Backbone(BackboneSettings(backbone="test_vit", stem="standard"), image_size=SIZE)
+
+
+def module():
+    return nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(48, 8), nn.BatchNorm1d(8))
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "settings"),
+    [
+        (resnet, PLAIN),
+        (resnet, replace(PLAIN, optimiser="sgd", lr=1.0, weight_decay=1e-4, clip=1.0)),
+        (resnet, replace(PLAIN, epochs=8, mixup=0.8, cutmix=1.0)),
+        (vit, PLAIN),
+        (module, PLAIN),
+    ],
+)
+def test_a_toy_set_is_learned(backbone, settings):
+    found = finetune(backbone(), colours(50), colours(60, seed=1), 3, TRANSFORM, settings)
+    assert found.top1 > 0.9
+    assert found.losses[-1] < 0.9 * found.losses[0]
+    assert found.metrics() == {"top1": found.top1}
+    told = found.details()
+    assert told["epochs"] == settings.epochs == len(told["train_loss"])
+    assert told["steps"] == 4 * settings.epochs  # 50 images in steps of at most 16
+    assert told["lr"] == pytest.approx(settings.lr * 16 / 256)
+
+
+def test_the_weights_are_timms_and_give_the_accuracies():
+    backbone = resnet(backbone="test_resnet", width=1.0, stem="standard")
+    test = colours(60, classes=6, seed=1)
+    settings = replace(PLAIN, epochs=2, lr=2e-3)
+    found = finetune(backbone, colours(48, classes=6), test, 6, TRANSFORM, settings)
+    theirs = timm.create_model("test_resnet", num_classes=6)
+    theirs.load_state_dict(found.state_dict)
+    with torch.no_grad():
+        logits = theirs.eval()((test.images[torch.arange(60)] / 255 - 0.5) / 0.25)
+    for k, accuracy in ((1, found.top1), (5, found.top5)):
+        assert accuracy == pytest.approx(top_k_accuracy_score(test.labels, logits, k=k))
+    assert found.top1 < found.top5 < 1
+    assert found.metrics()["top5"] == found.top5
+
+
+@pytest.mark.parametrize(("layers", "head"), [("resnet", "fc"), ("vit", "head")])
+def test_layers_learn_at_a_rate_that_falls_from_head_to_stem(layers, head):
+    depth = {"resnet": 5, "vit": 7}[layers]
+    below = {  # how far under the head a parameter lies
+        "resnet": lambda n: 5 - int(n[5]) if n.startswith("layer") else 5,
+        "vit": lambda n: 6 - int(n.split(".")[1]) if n.startswith("blocks") else 7,
+    }[layers]
+    network = classifier({"resnet": resnet, "vit": vit}[layers](), 3, image_size=SIZE)
+    names = {id(value): name for name, value in network.named_parameters()}
+    distances = set()
+    for group in parameter_groups(network, 0.05, 0.5):
+        for value in group["params"]:
+            name = names.pop(id(value))
+            distance = 0 if name.startswith(head) else 1 if name.startswith("norm") else below(name)
+            distances.add(distance)
+            assert group["lr_scale"] == 0.5**distance, name
+            spared = value.ndim == 1 or name in ("pos_embed", "cls_token")
+            assert group["weight_decay"] == (0 if spared else 0.05), name
+    assert not names
+    assert distances == set(range(depth + 1))
+
+
+def test_the_rates_of_layers_are_used():
+    def moved(layer_decay):
+        backbone, settings = resnet(), replace(PLAIN, epochs=2, layer_decay=layer_decay)
+        found = finetune(backbone, colours(32), colours(6), 3, TRANSFORM, settings).state_dict
+        return [
+            (found[name] - backbone.network.state_dict()[name]).norm().item()
+            for name in ("conv1.weight", "layer4.0.conv1.weight")
+        ]
+
+    alike, graded = moved(1.0), moved(0.1)
+    assert graded[0] < 1e-3 * alike[0]
+    assert 0.02 * alike[1] < graded[1] < 0.5 * alike[1]
+
+
+def test_each_step_has_its_rate_and_views(monkeypatch):
+    rates, step = [], Trainer._step
+
+    def spy(self, *args):
+        loss = step(self, *args)
+        assert self.views.settings == settings.view_settings()
+        rates.append(sorted({group["lr"] for group in self.optimiser.param_groups}))
+        return loss
+
+    monkeypatch.setattr(Trainer, "_step", spy)
+    settings = replace(PLAIN, layer_decay=0.5, views="de", jitter=(0.1, 0.1, 0.1, 0.1))
+    finetune(resnet(), colours(20), colours(6), 3, TRANSFORM, settings)
+    plan = Plan.of(20, settings, seed=0)
+    assert len(rates) == plan.total == 8
+    for number, found in enumerate(rates):
+        peak = 0.02 * 16 / 256 * plan.factor(number)
+        assert found == pytest.approx([peak * 0.5**depth for depth in (5, 4, 3, 2, 1, 0)])
+
+
+class Recorder(nn.Flatten):
+    """Keeps what it is shown; copies share the list."""
+
+    shown: list = []  # noqa: RUF012
+
+    def forward(self, images):
+        if self.training:
+            self.shown.append(images)
+        return super().forward(images)
+
+
+def test_each_epoch_shows_new_views():
+    Recorder.shown.clear()
+    settings = replace(PLAIN, views="a")
+    finetune(Recorder(), colours(1), colours(3), 3, TRANSFORM, settings)
+    assert len(Recorder.shown) == len({tuple(x.flatten().tolist()) for x in Recorder.shown}) == 4
+
+
+def test_gradients_are_clipped_and_weights_decay():
+    backbone = resnet()
+    start = backbone.network.state_dict()["conv1.weight"]
+
+    def end(**changes):
+        settings = replace(PLAIN, epochs=1, warmup_epochs=0, optimiser="sgd", **changes)
+        found = finetune(backbone, colours(16), colours(6), 3, TRANSFORM, settings)
+        return found.state_dict["conv1.weight"]
+
+    still = end(lr=10.0, clip=1e-9, weight_decay=0)
+    torch.testing.assert_close(still, start, atol=1e-7, rtol=0)
+    assert (end(lr=10.0, weight_decay=0) - start).abs().max() > 1e-4
+    # One step of Nesterov's SGD: θ − lr·1.9·λθ.
+    torch.testing.assert_close(
+        end(lr=16.0, clip=1e-9, weight_decay=0.1), start * (1 - 1.9 * 0.1), atol=1e-6, rtol=0
+    )
+
+
+@pytest.mark.parametrize("make", [resnet, module])
+@pytest.mark.parametrize("training", [True, False])
+def test_the_backbone_is_left_as_it_is(make, training):
+    backbone = make().train(training).requires_grad_(False)
+    before = {name: value.clone() for name, value in backbone.state_dict().items()}
+    found = finetune(backbone, colours(32), colours(6), 3, TRANSFORM, replace(PLAIN, epochs=2))
+    assert same(backbone.state_dict(), before)
+    assert backbone.training == training
+    assert not any(p.requires_grad or p.grad is not None for p in backbone.parameters())
+    own = getattr(backbone, "network", backbone).state_dict()
+    trained = {name.removeprefix("backbone."): value for name, value in found.state_dict.items()}
+    moved = [name for name in own if name.endswith(("weight", "running_mean"))]
+    assert not any(torch.equal(own[name], trained[name]) for name in moved)
+
+
+def chance():
+    return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
+
+
+def test_the_seed_alone_decides_and_global_chance_is_left_alone():
+    backbone, train, test = resnet(), colours(35), colours(6)
+    found = []
+    for seed in (1, 1, 2):
+        torch.rand(seed + len(found)), np.random.rand(3), random.random()
+        before = chance()
+        result = finetune(backbone, train, test, 3, TRANSFORM, EVERYTHING, seed=seed)
+        assert chance() == before
+        found.append(result)
+    assert same(found[0].state_dict, found[1].state_dict)
+    assert found[0].losses == found[1].losses
+    assert not same(found[0].state_dict, found[2].state_dict)
+
+
+def stopped(monkeypatch, saves, *args, **kwargs):
+    """Fine-tuning that is interrupted after so many checkpoints."""
+    save, count = Checkpoint.save, [0]
+
+    def interrupt(self, state):
+        save(self, state)
+        count[0] += 1
+        if count[0] == saves:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoint, "save", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            finetune(*args, **kwargs)
+
+
+@pytest.mark.parametrize(("saves", "optimiser"), [(1, "adamw"), (2, "sgd"), (3, "adamw")])
+def test_training_goes_on_to_the_same_weights(monkeypatch, tmp_path, saves, optimiser):
+    settings = replace(EVERYTHING, optimiser=optimiser)
+    monkeypatch.setattr(training, "_SAVE", 1)
+    args = (resnet(), colours(35), colours(12), 3, TRANSFORM, settings)
+    path = tmp_path / "finetune.pt"
+    whole = finetune(*args)
+    stopped(monkeypatch, saves, *args, checkpoint=path)
+    assert [file.name for file in tmp_path.iterdir()] == ["finetune.pt"]
+    steps, step = [], Trainer._step
+    monkeypatch.setattr(Trainer, "_step", lambda *a: steps.append(a[-1]) or step(*a))
+    resumed = finetune(*args, checkpoint=path)
+    assert steps == list(range(3 * saves, 9))
+    assert same(resumed.state_dict, whole.state_dict)
+    assert resumed.losses == whole.losses
+    assert resumed.top1 == whole.top1
+    assert not list(tmp_path.iterdir())
+
+
+def test_short_epochs_are_not_all_saved(monkeypatch, tmp_path):
+    saved = []
+    monkeypatch.setattr(training, "_SAVE", 4)
+    monkeypatch.setattr(Checkpoint, "save", lambda self, state: saved.append(len(state["losses"])))
+    settings = replace(PLAIN, epochs=9)
+    finetune(
+        module(), colours(12), colours(6), 3, TRANSFORM, settings, checkpoint=tmp_path / "file"
+    )
+    assert saved == [4, 8, 9]
+
+
+def test_only_the_same_training_goes_on(monkeypatch, tmp_path):
+    monkeypatch.setattr(training, "_SAVE", 1)
+    path, net = tmp_path / "finetune.pt", module()
+    args = (net, colours(12), colours(6), 3, TRANSFORM, PLAIN)
+    stopped(monkeypatch, 1, *args, checkpoint=path)
+    changed = {
+        "settings": (*args[:5], replace(PLAIN, lr=0.1)),
+        "weights": (module(), *args[1:]),
+        "images": (net, colours(12, seed=5), *args[2:]),
+        "transform": (*args[:4], replace(TRANSFORM, mean=(0.4,) * 3), PLAIN),
+    }
+    for what, other in changed.items():
+        with pytest.raises(ValueError, match=f"with other {what}: remove it to start again"):
+            finetune(*other, checkpoint=path)
+    with pytest.raises(ValueError, match="with other seed, weights: remove"):
+        finetune(*args, checkpoint=path, seed=1)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match="is no checkpoint of a fine-tuning: remove it"):
+        finetune(*args, checkpoint=path)
+
+
+def test_from_scratch_nothing_of_the_backbone_is_left():
+    train, test = colours(32), colours(6)
+    backbones = [resnet(), resnet()]
+    fresh = replace(PLAIN, epochs=2, scratch=True, scratch_lr=0.04, layer_decay=0.5)
+    scratch = [finetune(b, train, test, 3, TRANSFORM, fresh) for b in backbones]
+    tuned = [
+        finetune(b, train, test, 3, TRANSFORM, replace(fresh, scratch=False)) for b in backbones
+    ]
+    assert same(scratch[0].state_dict, scratch[1].state_dict)
+    assert not same(tuned[0].state_dict, tuned[1].state_dict)
+    assert scratch[0].details()["layer_decay"] == 1
+    assert tuned[0].details()["layer_decay"] == 0.5
+    assert scratch[0].details()["lr"] == 2 * tuned[0].details()["lr"] == pytest.approx(0.0025)
+    # Each ends near where it started: its own weights, or others.
+    own, name = backbones[0].network.state_dict(), "layer3.0.conv1.weight"
+    away = [
+        F.cosine_similarity(r.state_dict[name], own[name], 0).mean() for r in (tuned[0], scratch[0])
+    ]
+    assert away[0] > 0.5 > 0.2 > away[1].abs()
+
+
+def test_the_start_is_the_backbone_or_a_fresh_network():
+    backbone = resnet()
+    images = torch.randn(4, 3, SIZE, SIZE)
+    tuned = classifier(backbone, 3, image_size=SIZE, drop_path=0.3, seed=4).eval()
+    h = backbone.eval()(images)
+    torch.testing.assert_close(tuned(images), F.linear(h, tuned.fc.weight, tuned.fc.bias))
+    assert any(getattr(m, "drop_prob", 0) > 0 for m in tuned.modules())
+    fresh = [classifier(backbone, 3, image_size=SIZE, scratch=True, seed=s) for s in (4, 4, 5)]
+    states = [net.state_dict() for net in fresh]
+    assert same(states[0], states[1])
+    for other in (states[2], backbone.network.state_dict()):
+        assert not torch.equal(states[0]["conv1.weight"], other["conv1.weight"])
+
+
+def test_the_baseline_is_training_from_scratch_on_those_images():
+    backbone, train, test = vit(), colours(60), colours(30, seed=1)
+    for weight in backbone.parameters():
+        weight.data.fill_(torch.nan)  # nothing can be learned from here
+    indices = torch.tensor([3, 7, 2, 40, 41, 42, 51])  # odd, and fewer than a batch
+    settings = replace(PLAIN, min_steps=12, mixup=0.2)
+    top1 = supervised(backbone, train, indices, test, 3, TRANSFORM, settings, seed=3)
+    few = Labelled(MemoryImages(train.images[indices]), train.labels[indices])
+    alone = finetune(backbone, few, test, 3, TRANSFORM, replace(settings, scratch=True), seed=3)
+    assert alone.steps == 12
+    assert top1 == alone.top1
+    assert top1 > 0.6
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_tiny_sets_train(n):
+    found = finetune(resnet(), colours(n), colours(3), 3, TRANSFORM, replace(EVERYTHING, epochs=2))
+    assert found.steps == 2
+    assert all(math.isfinite(loss) for loss in found.losses)
+
+
+def random_batch(n):
+    return torch.randn(n, 3, 8, 8), torch.arange(n) % 4
+
+
+@pytest.mark.parametrize("n", [1, 6, 7])
+def test_mixup_mixes_images_as_it_mixes_labels(n):
+    images, labels = random_batch(n)
+    got, targets = mixed(images.clone(), labels, 4, replace(PLAIN, mixup=0.8))
+    partner = torch.arange(n - 1, -1, -1) if n % 2 == 0 else (-torch.arange(n)) % n
+    hard = F.one_hot(labels, 4) * 0.9 + 0.1 / 4
+    apart = (labels != labels[partner]).nonzero()[:, 0]
+    lam = 1.0
+    if len(apart):
+        row = apart[0]
+        own, other = labels[row], labels[partner[row]]
+        lam = ((targets[row, own] - targets[row, other]) / 0.9 + 1) / 2
+        assert 0 < lam < 1
+    torch.testing.assert_close(targets, lam * hard + (1 - lam) * hard[partner])
+    torch.testing.assert_close(got, lam * images + (1 - lam) * images[partner])
+
+
+def test_cutmix_swaps_as_much_of_the_image_as_of_the_label():
+    images, labels = random_batch(6)
+    with seeded(3):
+        got, targets = mixed(images.clone(), labels, 4, replace(PLAIN, cutmix=1.0, smoothing=0))
+    swapped = (got == images.flip(0)).all(1) & (got != images).any(1)
+    kept = (got == images).all(1)
+    assert (swapped | kept).all()
+    share = swapped.double().mean((1, 2))
+    assert 0 < share[0] < 1
+    expected = torch.zeros(6, 4, dtype=torch.float64)
+    for row, (own, other) in enumerate(zip(labels, labels.flip(0), strict=True)):
+        expected[row, own] += 1 - share[row]
+        expected[row, other] += share[row]
+    torch.testing.assert_close(targets.double(), expected, atol=1e-6, rtol=0)
+
+
+def test_without_mixing_labels_are_smoothed_alone():
+    images, labels = random_batch(5)
+    got, targets = mixed(images.clone(), labels, 4, PLAIN)
+    logits = torch.randn(5, 4)
+    assert torch.equal(got, images)
+    torch.testing.assert_close(
+        F.cross_entropy(logits, targets), F.cross_entropy(logits, labels, label_smoothing=0.1)
+    )
+
+
+def test_a_rectangle_of_some_images_becomes_noise():
+    images, labels = torch.zeros(40, 3, 16, 16), torch.zeros(40, dtype=torch.long)
+    got, _ = mixed(images.clone(), labels, 4, replace(PLAIN, erase=0.5))
+    erased = (got != 0).all(1)
+    share = erased.double().mean((1, 2))
+    assert 8 < (share > 0).sum() < 32
+    assert share.max() < 0.45
+    for area in erased[share > 0]:
+        rows, columns = area.any(1), area.any(0)
+        assert area.sum() == rows.sum() * columns.sum()
+
+
+def test_the_rate_rises_in_a_line_and_falls_by_a_cosine():
+    settings = replace(PLAIN, epochs=6, warmup_epochs=2, batch_size=16)
+    plan = Plan.of(48, settings, seed=0)
+    assert (plan.total, plan.warmup) == (18, 6)
+    rates = [plan.factor(step) for step in range(18)]
+    rise = [(step + 1) / 6 for step in range(6)]
+    fall = [(1 + math.cos(math.pi * step / 12)) / 2 for step in range(12)]
+    assert rates == pytest.approx(rise + fall)
+
+
+def test_every_image_comes_once_an_epoch():
+    plan = Plan.of(50, replace(PLAIN, epochs=2), seed=0)
+    steps = list(plan.steps(0))
+    assert [len(step) for step in steps] == [13, 13, 12, 12] * 2
+    for epoch in (steps[:4], steps[4:]):
+        assert torch.cat(epoch).sort().values.tolist() == list(range(50))
+    assert not torch.equal(torch.cat(steps[:4]), torch.cat(steps[4:]))
+    assert all(map(torch.equal, plan.steps(1), steps[4:]))
+
+
+def test_few_images_train_for_the_least_number_of_steps():
+    settings = replace(PLAIN, epochs=4, warmup_epochs=1, min_steps=100)
+    plan = Plan.of(40, settings, seed=0)
+    assert (plan.per_epoch, plan.epochs, plan.total, plan.warmup) == (3, 34, 102, 26)
+    assert Plan.of(40, replace(settings, min_steps=0), seed=0).total == 12
+
+
+def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
+    def write(name, n, broken, seed):
+        data, paths = colours(n, seed=seed), []
+        for index in range(n):
+            path = tmp_path / f"{name}{index}.png"
+            pixels = data.images[torch.tensor([index])][0].permute(1, 2, 0).numpy()
+            Image.fromarray(pixels).save(path)
+            if index in broken:
+                path.write_bytes(b"no picture")
+            paths.append(str(path))
+        return Labelled(FileImages(paths, SIZE), data.labels)
+
+    seen, step = [], Trainer._step
+
+    def spy(self, batch, labels, number):
+        seen.append((batch.pixels, labels))
+        return step(self, batch, labels, number)
+
+    monkeypatch.setattr(Trainer, "_step", spy)
+    train, test = write("train", 38, (0, 10, 20), 0), write("test", 31, (0, 4), 1)
+    settings = replace(PLAIN, epochs=8)
+    found = finetune(module(), train, test, 3, TRANSFORM, settings)
+    assert sum(len(labels) for _, labels in seen) == 8 * 35
+    for pixels, labels in seen:
+        assert torch.equal(pixels.float().mean((2, 3)).argmax(1), labels)
+    names = [path.rsplit("/", 1)[1] for path, _ in found.unreadable]
+    assert sorted(names) == ["test0.png", "test4.png", "train0.png", "train10.png", "train20.png"]
+    assert found.top1 == 1  # labels that had slipped by one would all be wrong
+    assert found.details()["unreadable"] == 5
+    assert found.details()["notes"] == ["5 unreadable files left out"]
+    again, short = module(), replace(settings, epochs=2)
+    alone, helped = (
+        finetune(again, train, test, 3, TRANSFORM, short, workers=workers) for workers in (0, 2)
+    )
+    assert same(alone.state_dict, helped.state_dict)
+    with pytest.raises(ValueError, match="too few of the training images can be read; the first"):
+        finetune(module(), train.subset(torch.tensor([0, 10])), test, 3, TRANSFORM, settings)
+
+
+def test_divergence_is_an_error(monkeypatch):
+    steps, step = [], Trainer._step
+    monkeypatch.setattr(Trainer, "_step", lambda *a: steps.append(a[-1]) or step(*a))
+    settings = replace(PLAIN, optimiser="sgd", batch_size=2, lr=1e30)
+    with pytest.raises(ValueError, match="diverged after 0 of 4 epochs: set lr lower than 1e"):
+        finetune(module(), colours(64), colours(6), 3, TRANSFORM, settings)
+    assert len(steps) < 15  # and not only at the end of an epoch of 32
+    last = replace(PLAIN, optimiser="sgd", epochs=1, warmup_epochs=0, lr=1e39, weight_decay=1e3)
+    with pytest.raises(
+        ValueError, match="diverged after 1 of 1"
+    ):  # by the only step, after its loss
+        finetune(module(), colours(16), colours(6), 3, TRANSFORM, last)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"layer_decay": 0.5}, "layer_decay=0.5 needs a network whose layers are known by depth"),
+        ({"drop_path": 0.1}, "drop_path=0.1 needs a network that can be made again"),
+        ({"scratch": True}, "scratch=True needs a network that can be made again"),
+    ],
+)
+def test_what_other_modules_cannot_do(changes, said):
+    with pytest.raises(ValueError, match=said):
+        finetune(module(), colours(6), colours(6), 3, TRANSFORM, replace(PLAIN, **changes))
+
+
+def test_errors_say_what_to_mend():
+    train, test = colours(6), colours(6)
+    with pytest.raises(ValueError, match=r"training images go from 0 to 2: with classes=2 they"):
+        finetune(module(), train, test, 2, TRANSFORM, PLAIN)
+    with pytest.raises(ValueError, match="there are no test images"):
+        finetune(module(), train, test.subset(torch.arange(0)), 3, TRANSFORM, PLAIN)
+    with pytest.raises(ValueError, match="precision='bf16' is for GPUs: some CPUs"):
+        finetune(module(), train, test, 3, TRANSFORM, PLAIN, precision="bf16")
+    with pytest.raises(ValueError, match="precision must be one of '32', 'bf16'"):
+        finetune(module(), train, test, 3, TRANSFORM, PLAIN, precision="16")
+    with pytest.raises(ValueError, match=r"turned 1 image into \(1, 3, 16, 16\)"):
+        finetune(nn.Identity(), train, test, 3, TRANSFORM, PLAIN)
+    ghost = Backbone(BackboneSettings(backbone="ghostnet_050"), image_size=96)
+    with pytest.raises(ValueError, match="'ghostnet_050' has no drop path: set drop_path=0"):
+        classifier(ghost, 3, image_size=96, drop_path=0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number"),
+        ({"batch_size": 0.5}, "batch_size must be a whole number"),
+        ({"optimiser": "adam"}, "optimiser must be one of 'adamw', 'sgd'"),
+        ({"lr": 0}, "lr must be a finite number above 0"),
+        ({"layer_decay": 1.5}, "layer_decay must be at most 1"),
+        ({"layer_decay": 0}, "layer_decay must be a finite number above 0"),
+        ({"smoothing": 1}, "smoothing must be below 1"),
+        ({"drop_path": -0.1}, "drop_path must be a finite number, at least 0"),
+        ({"mixup": -1}, "mixup must be a finite number"),
+        ({"epochs": 5, "warmup_epochs": 5}, "warmup_epochs = 5 leaves none of epochs = 5"),
+        ({"views": "ax"}, "no operation for 'x'"),
+        ({"crop_scale": (0.5, 0.2)}, "crop_scale must be the least and the most"),
+    ],
+)
+def test_settings_say_what_is_accepted(changes, said):
+    with pytest.raises(ValueError, match=said):
+        FinetuneSettings(**changes)
+
+
+def test_solarize_is_on_where_it_is_asked_for():
+    assert FinetuneSettings(views="s").view_settings().solarize_p == (0.2, 0.2)
+
+
+def test_chance_of_a_device_of_its_own_is_put_back(monkeypatch):
+    there = SimpleNamespace(state=7)
+    there.get_rng_state = lambda: there.state
+    there.manual_seed = there.set_rng_state = lambda value: setattr(there, "state", value)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: there)
+    with seeded(1, "a", device="mps"):
+        inside = there.state
+    assert there.state == 7 != inside
+
+
+def test_chance_is_put_back_after_an_error():
+    before = chance()
+
+    def fail():
+        torch.rand(1), np.random.rand(1), random.random()
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError), seeded(1):
+        fail()
+    assert chance() == before

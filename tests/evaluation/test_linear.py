@@ -1,0 +1,425 @@
+"""The linear probe against one torch loop a rate, and how it chooses a rate."""
+
+import json
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from amcl.data.split import hold_out
+from amcl.evaluation import linear
+from amcl.evaluation.labelled import top_k
+from amcl.evaluation.linear import FixedFeatures, LinearSettings, linear_probe
+from amcl.seeds import generator, seed_of
+
+CPU64 = torch.empty(0, dtype=torch.float64)
+N, D, K = 301, 7, 3
+
+
+def noisy(n=N, classes=K, seed=0):
+    """Features that tell classes apart, but not always."""
+    g = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (n,), generator=g)
+    centres = torch.randn(classes, D, generator=torch.Generator().manual_seed(99)).double()
+    return 0.6 * centres[labels] + torch.randn(n, D, generator=g).double(), labels
+
+
+def settings(**changes):
+    return LinearSettings(**{"epochs": 4, "batch_size": 20, "lrs": (0.1, 1.0, 10.0)} | changes)
+
+
+def probe(settings, seed=0, classes=K, **changes):
+    (x, y), (test, truth) = noisy(classes=classes), noisy(60, classes, seed=1)
+    given = {"train": FixedFeatures(x, y), "test": test, "truth": truth} | changes
+    return linear_probe(**given, classes=classes, settings=settings, seed=seed)
+
+
+def held_out(labels, share=0.1, seed=0):
+    return hold_out(labels, round(share * len(labels)), seed_of(seed, "linear", "hold-out"))[1]
+
+
+def literal(x, y, lr, settings, seed=0, classes=K, held=()):
+    """One rate, as a loop that reads like a script: a layer, an optimiser, a schedule."""
+    layer = nn.Linear(D, classes, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.normal_(0, 0.01, generator=generator(seed, "linear", "weights"))
+        layer.bias.zero_()
+    norm = nn.BatchNorm1d(D, eps=1e-6, affine=False, dtype=torch.float64)
+    model = nn.Sequential(norm, layer) if settings.norm == "batch" else layer
+    optimiser = torch.optim.SGD(
+        layer.parameters(),
+        lr=lr * settings.batch_size / 256,
+        momentum=settings.momentum,
+        nesterov=settings.nesterov,
+        weight_decay=settings.weight_decay,
+    )
+    steps = math.ceil(len(x) / settings.batch_size)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.epochs * steps)
+    unseen = torch.isin(torch.arange(len(x)), torch.as_tensor(held, dtype=torch.long))
+    for epoch in range(settings.epochs):
+        order = torch.randperm(len(x), generator=generator(seed, "linear", "order", epoch))
+        for rows in order.tensor_split(steps):
+            logits = model(x[rows])
+            seen = ~unseen[rows]
+            loss = nn.functional.cross_entropy(logits[seen], y[rows][seen], reduction="sum")
+            optimiser.zero_grad()
+            (loss / max(int(seen.sum()), 1)).backward()
+            optimiser.step()
+            schedule.step()
+    return model.eval().requires_grad_(False)
+
+
+VARIANTS = [
+    {},
+    {"nesterov": False},
+    {"nesterov": False, "momentum": 0.0},
+    {"weight_decay": 0.01},
+    {"norm": "batch"},
+    {"batch_size": 512},
+    {"batch_size": 2, "epochs": 1},
+]
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+@pytest.mark.parametrize("lr", [0.1, 1.0])
+def test_a_rate_is_that_of_a_literal_loop(changes, lr):
+    x, y = noisy()
+    test, _ = noisy(60, seed=1)
+    made = settings(lrs=(lr,), **changes)
+    found = probe(made, seed=5)
+    expected = literal(x, y, lr, made, seed=5)
+    torch.testing.assert_close(
+        test @ found.weight.T + found.bias, expected(test), rtol=1e-9, atol=1e-9
+    )
+    assert found.weight.shape == (K, D)
+    assert found.bias.shape == (K,)
+
+
+@pytest.mark.parametrize("changes", VARIANTS, ids=str)
+def test_the_choice_and_the_scores_are_those_of_literal_loops(changes):
+    (x, y), (test, truth) = noisy(), noisy(60, seed=1)
+    made = settings(**changes, lrs=(10.0, 0.01, 0.1))
+    found = probe(made)
+    held = held_out(y)
+    assert found.hold_out_images == len(held) == 30
+    for lr in made.lrs:
+        kept = literal(x, y, lr, made, held=held)
+        right = (kept(x[held]).argmax(1) == y[held]).double().mean()
+        assert found.hold_out_top1[lr] == pytest.approx(right.item())
+    most = max(found.hold_out_top1.values())
+    assert found.lr == min(lr for lr in made.lrs if found.hold_out_top1[lr] == most)
+    every = literal(x, y, found.lr, made)
+    assert found.top1 == pytest.approx((every(test).argmax(1) == truth).double().mean().item())
+    assert found.train_top1 == pytest.approx((every(x).argmax(1) == y).double().mean().item())
+    assert 0.4 < found.top1 < 1
+
+
+def test_both_groups_learn_what_literal_loops_learn():
+    x, y = noisy()
+    held = held_out(y)
+    layers = linear._train(FixedFeatures(x, y), held, K, settings(), 0, CPU64)
+    assert layers.shape == (2, 3, K, D + 1)
+    for group, unseen in enumerate([held, ()]):
+        for place, lr in enumerate((0.1, 1.0, 10.0)):
+            expected = literal(x, y, lr, settings(), held=unseen)
+            layer = layers[group, place]
+            torch.testing.assert_close(layer[:, :-1], expected.weight, rtol=1e-9, atol=1e-9)
+            torch.testing.assert_close(layer[:, -1], expected.bias, rtol=1e-9, atol=1e-9)
+
+
+def test_a_rate_does_not_depend_on_the_others():
+    alone = probe(settings(lrs=(1.0,)))
+    x, y = noisy()
+    for lrs in [(1.0, 2.0), (0.001, 1.0, 30.0), (1e300, 1.0)]:
+        layers = linear._train(FixedFeatures(x, y), held_out(y), K, settings(lrs=lrs), 0, CPU64)
+        layer = layers[1, sorted(lrs).index(1.0)]
+        torch.testing.assert_close(layer[:, :-1], alone.weight, rtol=1e-9, atol=1e-12)
+
+
+def test_the_test_set_does_not_choose():
+    test, truth = noisy(60, seed=1)
+    found = probe(settings())
+    other = probe(settings(), truth=truth.roll(1))
+    assert other.top1 != found.top1
+    assert (other.lr, other.hold_out_top1) == (found.lr, found.hold_out_top1)
+    assert torch.equal(other.weight, found.weight)
+    assert torch.equal(other.bias, found.bias)
+    assert probe(settings(), test=test.roll(1, 0)).hold_out_top1 == found.hold_out_top1
+
+
+def test_labels_of_the_hold_out_reach_only_those_that_see_it():
+    x, y = noisy()
+    held = held_out(y)
+    wrong = y.index_put((held,), (y[held] + 1) % K)
+    first, other = (
+        linear._train(FixedFeatures(x, labels), held, K, settings(), 0, CPU64)
+        for labels in (y, wrong)
+    )
+    assert torch.equal(first[0], other[0])
+    assert (first[1] != other[1]).any()
+
+
+def test_features_of_the_hold_out_reach_only_those_that_see_it():
+    x, y = noisy()
+    held = held_out(y)
+    moved = x.index_add(0, held, torch.ones(len(held), D).double())
+    first, other = (
+        linear._train(FixedFeatures(values, y), held, K, settings(), 0, CPU64)
+        for values in (x, moved)
+    )
+    assert torch.equal(first[0], other[0])
+    assert (first[1] != other[1]).any()
+
+
+def test_of_equal_rates_the_smallest_is_chosen():
+    x = torch.eye(4).repeat(20, 1)
+    y = torch.arange(4).repeat(20)
+    made = settings(lrs=(10.0, 1.0, 3.0), epochs=20)
+    found = linear_probe(FixedFeatures(x, y), x, y, 4, made)
+    assert set(found.hold_out_top1.values()) == {1.0}
+    assert found.lr == 1.0
+
+
+def test_separable_classes_are_told_apart_and_random_labels_are_not():
+    x = torch.randn(600, 8)
+    y = x[:, :4].argmax(1)
+    keep = x[:, :4].topk(2).values.diff().abs()[:, 0] > 0.5
+    x, y = x[keep], y[keep]
+    made = LinearSettings(epochs=60, batch_size=64)
+    half = len(x) // 2
+    found = linear_probe(FixedFeatures(x[:half], y[:half]), x[half:], y[half:], 4, made)
+    assert found.top1 > 0.97
+    assert found.train_top1 == 1
+    chance = torch.randint(4, (2000,))
+    x = torch.randn(2000, 8)
+    found = linear_probe(
+        FixedFeatures(x[:1000], chance[:1000]), x[1000:], chance[1000:], 4, settings()
+    )
+    assert found.top1 == pytest.approx(0.25, abs=0.06)
+
+
+def test_a_rate_that_diverges_harms_no_other_and_is_not_chosen():
+    usual = probe(settings(weight_decay=0.1))
+    found = probe(settings(weight_decay=0.1, lrs=(0.1, 1.0, 10.0, 1e300)))
+    assert found.hold_out_top1.pop(1e300) is None
+    assert found.hold_out_top1 == usual.hold_out_top1
+    assert (found.lr, found.top1) == (usual.lr, usual.top1)
+    torch.testing.assert_close(found.weight, usual.weight)
+
+
+def test_a_rate_whose_second_classifier_alone_diverges_is_not_chosen(monkeypatch):
+    train = linear._train
+
+    def spoilt(*arguments):
+        layers = train(*arguments)
+        layers[1, sorted(usual.hold_out_top1).index(usual.lr)] = math.nan
+        return layers
+
+    usual = probe(settings())
+    monkeypatch.setattr(linear, "_train", spoilt)
+    found = probe(settings())
+    assert found.hold_out_top1[usual.lr] is None
+    assert found.lr != usual.lr
+    assert f"training diverged at the learning rate {usual.lr:g}." in found.details()["notes"]
+
+
+@pytest.mark.parametrize("lrs", [(1e300,), (1e300, 2e300)])
+def test_where_all_rates_diverge_it_is_an_error(lrs):
+    with pytest.raises(ValueError, match=r"diverged at every rate of lrs=.*give smaller"):
+        probe(settings(lrs=lrs, weight_decay=0.1))
+
+
+def test_it_is_the_same_each_time_and_leaves_the_global_stream_alone():
+    state = torch.random.get_rng_state()
+    first = probe(settings(), seed=3)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    torch.rand(5)
+    again, other = probe(settings(), seed=3), probe(settings(), seed=4)
+    assert torch.equal(first.weight, again.weight)
+    assert first.metrics() == again.metrics()
+    assert not torch.equal(first.weight, other.weight)
+
+
+def test_training_stays_on_its_device():
+    x, y = noisy()
+    like = torch.empty(0, device="meta")
+    for norm in ("none", "batch"):
+        layers = linear._train(
+            FixedFeatures(x.float(), y), held_out(y), K, settings(norm=norm), 0, like
+        )
+        assert layers.device.type == "meta"
+        assert layers.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_low_precision_features_are_probed_in_float32(dtype):
+    (x, y), (test, truth) = noisy(), noisy(60, seed=1)
+    x, test = x.to(dtype), test.to(dtype)
+    found = linear_probe(FixedFeatures(x, y), test, truth, K, settings(), device="cpu")
+    same = linear_probe(FixedFeatures(x.float(), y), test.float(), truth, K, settings())
+    assert found.weight.dtype == torch.float32
+    assert torch.equal(found.weight, same.weight)
+    assert found.metrics() == same.metrics()
+
+
+def test_labels_may_be_small_integers():
+    x, y = noisy()
+    found = probe(settings(), train=FixedFeatures(x, y.to(torch.uint8)))
+    assert torch.equal(found.weight, probe(settings()).weight)
+
+
+class Moving:
+    """Features that change every epoch, of images of which some cannot be read."""
+
+    dim = D
+
+    def __init__(self, unreadable=()):
+        self.values, self.labels = noisy()
+        self.unreadable = torch.tensor(unreadable, dtype=torch.long)
+        self.asked = []
+
+    def batches(self, epoch, steps):
+        for index in steps:
+            self.asked.append((epoch, index))
+            index = index[~torch.isin(index, self.unreadable)].flip(0)
+            yield self.values[index] + 0.01 * epoch, index
+
+
+def test_features_may_change_every_epoch():
+    moving = Moving()
+    found = probe(settings(lrs=(1.0,)), train=moving, plain=moving.values)
+    still = probe(settings(lrs=(1.0,)))
+    assert not torch.equal(found.weight, still.weight)
+    torch.testing.assert_close(found.weight, still.weight, rtol=0.2, atol=0.02)
+    for epoch in range(4):
+        order = torch.cat([index for at, index in moving.asked if at == epoch])
+        expected = torch.randperm(N, generator=generator(0, "linear", "order", epoch))
+        assert torch.equal(order, expected)
+    assert {len(index) for _, index in moving.asked} == {18, 19}
+
+
+def test_the_hold_out_is_measured_without_augmentation():
+    moving = Moving()
+    found = probe(settings(), train=moving, plain=moving.values)
+    blind = probe(settings(), train=moving, plain=torch.zeros(N, D).double())
+    assert blind.hold_out_top1 != found.hold_out_top1
+    with pytest.raises(ValueError, match="give the features of the training images without augm"):
+        probe(settings(), train=moving)
+
+
+@pytest.mark.parametrize("norm", ["none", "batch"])
+def test_images_that_cannot_be_read_are_passed_over(norm):
+    x, y = noisy()
+    made = settings(norm=norm, lrs=(1.0,), epochs=1)
+    # All of the second step but one image, and all of the third.
+    second, third = torch.randperm(N, generator=generator(0, "linear", "order", 0)).split(19)[1:3]
+    moving = Moving(unreadable=[*second[:-1].tolist(), *third.tolist()])
+    found = probe(made, train=moving, plain=x)
+    assert found.weight.isfinite().all()
+    gone = torch.cat([second[:-1], third])
+    changed = FixedFeatures(x.index_fill(0, gone, 50.0), y)
+    assert not torch.equal(probe(made, train=changed, plain=x).weight, found.weight)
+    moving.values[gone] = 50.0
+    assert torch.equal(probe(made, train=moving, plain=x).weight, found.weight)
+
+
+def test_top_five_is_told_for_more_than_five_classes():
+    assert probe(settings()).top5 is None
+    assert "top5" not in probe(settings()).metrics()
+    found = probe(settings(), classes=8)
+    test, truth = noisy(60, 8, seed=1)
+    logits = test @ found.weight.T + found.bias
+    five = logits.argsort(1, descending=True)[:, :5]
+    expected = (five == truth[:, None]).any(1).double().mean().item()
+    assert found.top5 == pytest.approx(expected)
+    assert found.top1 < found.metrics()["top5"] < 1
+
+
+def test_top_k_leaves_out_what_has_no_score():
+    scores = torch.tensor([[0.0, -torch.inf, 2.0], [torch.nan, 1.0, 2.0]])
+    assert top_k(scores, torch.tensor([1, 2]), 3).tolist() == [False, True]
+    assert top_k(scores, torch.tensor([2, 2]), 1).tolist() == [True, False]
+
+
+def test_scores_in_blocks_are_the_same(monkeypatch):
+    whole = probe(settings())
+    monkeypatch.setattr(linear, "BLOCK", 7)
+    assert probe(settings()).metrics() == whole.metrics()
+
+
+def test_the_notes_tell_a_rate_at_the_edge():
+    low = probe(settings(lrs=(0.1, 1e-9)))
+    assert low.lr == 0.1
+    assert low.details()["notes"] == [
+        "the chosen learning rate, 0.1, is the largest of the grid: widen it."
+    ]
+    tie = probe(settings(lrs=(0.1, 0.1000001)))
+    assert tie.details()["notes"] == [
+        "the chosen learning rate, 0.1, is the smallest of the grid: widen it."
+    ]
+    assert probe(settings(lrs=(0.1,))).details()["notes"] == []
+    assert probe(settings(lrs=(1e-9, 0.1, 0.1000001))).details()["notes"] == []
+
+
+def test_what_is_told_fits_a_json_file():
+    found = probe(settings(lrs=(0.1, 1.0, 1e300), weight_decay=0.1))
+    told = json.loads(json.dumps([found.metrics(), found.details()], allow_nan=False))
+    assert told[0].keys() == {"top1", "train_top1"}
+    assert told[1]["hold_out_top1"].keys() == {"0.1", "1", "1e+300"}
+    assert told[1]["hold_out_images"] == 30
+
+
+def test_one_rate_trains_on_everything_and_holds_nothing_out():
+    found = probe(settings(lrs=(0.1,)))
+    assert (found.hold_out_images, found.hold_out_top1) == (0, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number"),
+        ({"batch_size": 0}, "batch_size must be a whole number"),
+        ({"batch_size": 1, "norm": "batch"}, "norm='batch' needs a batch_size of 2"),
+        ({"lrs": ()}, "lrs must be one or more different numbers"),
+        ({"lrs": (0.1, 0.1)}, "lrs must be one or more different numbers"),
+        ({"lrs": (0.1, 0.0)}, "lrs must be a finite number above 0"),
+        ({"momentum": 1.0}, "momentum must be below 1"),
+        ({"momentum": 0.0}, "nesterov needs a momentum above 0"),
+        ({"weight_decay": -1.0}, "weight_decay must be a finite number, at least 0"),
+        ({"hold_out": 0.0}, "hold_out must be above 0 and below 1"),
+        ({"hold_out": 1.0}, "hold_out must be above 0 and below 1"),
+        ({"crop_scale": (0.5, 0.2)}, "crop_scale must be the least and the most"),
+        ({"norm": "layer"}, "norm must be one of 'none', 'batch'"),
+    ],
+)
+def test_settings_say_what_is_wrong(changes, message):
+    with pytest.raises(ValueError, match=message):
+        LinearSettings(**changes)
+
+
+def test_data_that_does_not_fit_is_an_error():
+    (x, y), (test, truth) = noisy(), noisy(60, seed=1)
+    train = FixedFeatures(x, y)
+    broken = test.clone()
+    broken[3, 2] = math.inf
+    for given, message in [
+        ({"train": FixedFeatures(x, y[:-1])}, r"training features of shape \(301, 7\) and labels"),
+        ({"train": FixedFeatures(x, y + 1)}, "training labels must be whole numbers from 0 to 2"),
+        ({"train": FixedFeatures(x, y.double())}, "training labels must be whole numbers"),
+        ({"truth": truth - 1}, "test labels must be whole numbers from 0 to 2"),
+        ({"test": test[:0], "truth": truth[:0]}, r"test features of shape \(0, 7\)"),
+        ({"test": test[:, :5]}, "have 7 numbers an image.*test images 5: take all from one model"),
+        ({"test": broken}, "some test features are not finite"),
+        ({"train": train, "plain": x[:5]}, r"training features of shape \(5, 7\)"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            probe(settings(), **given)
+
+
+def test_too_few_images_to_choose_is_an_error():
+    train = FixedFeatures(torch.eye(3), torch.arange(3))
+    with pytest.raises(ValueError, match="3 training images, one a class, leave none to choose"):
+        linear_probe(train, torch.eye(3), torch.arange(3), 3, settings())
+    found = linear_probe(train, torch.eye(3), torch.arange(3), 3, settings(lrs=(1.0,)))
+    assert found.top1 == 1

@@ -1,0 +1,182 @@
+"""Logistic regression against direct calls of scikit-learn."""
+
+import importlib
+import json
+import warnings
+
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import top_k_accuracy_score
+from sklearn.preprocessing import StandardScaler
+
+from amcl.data.split import hold_out
+from amcl.evaluation.logistic import LogisticSettings, fit, logistic
+from amcl.seeds import seed_of
+
+module = importlib.import_module("amcl.evaluation.logistic")  # not the function
+D = 6
+
+
+def noisy(n, classes, seed):
+    g = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % classes
+    centres = torch.randn(classes, D, generator=torch.Generator().manual_seed(99))
+    scale = torch.tensor([1.0, 10.0, 0.1, 1.0, 3.0, 1.0])
+    return (0.7 * centres[labels] + torch.randn(n, D, generator=g)) * scale + 5, labels
+
+
+def data(classes=3):
+    return *noisy(300, classes, seed=0), *noisy(100, classes, seed=1)
+
+
+def theirs(x, y, cost, standardise=False):
+    """scikit-learn's own regression, and what it predicts from."""
+    scaler = StandardScaler(with_mean=standardise, with_std=standardise).fit(x.double().numpy())
+    model = LogisticRegression(C=cost, max_iter=1000)
+    model.fit(scaler.transform(x.double().numpy()), y.numpy())
+    return model, lambda x: scaler.transform(x.double().numpy())
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize("standardise", [False, True])
+@pytest.mark.parametrize("cost", [0.001, 1.0])
+def test_one_cost_is_scikit_learns_regression(classes, standardise, cost):
+    train_x, train_y, test_x, test_y = data(classes)
+    made = LogisticSettings(costs=(cost,), standardise=standardise)
+    found = logistic(train_x, train_y, test_x, test_y, classes, made)
+    model, prepared = theirs(train_x, train_y, cost, standardise)
+    assert found["top1"] == pytest.approx(model.score(prepared(test_x), test_y.numpy()))
+    assert found["train_top1"] == pytest.approx(model.score(prepared(train_x), train_y.numpy()))
+    if classes > 5:
+        scores = model.decision_function(prepared(test_x))
+        expected = top_k_accuracy_score(test_y.numpy(), scores, k=5)
+        assert found["top5"] == pytest.approx(expected)
+        assert found["top1"] < found["top5"]
+    else:
+        assert found["top5"] is None
+    assert found["converged"] is True
+    assert found["cost"] == cost
+    assert (found["hold_out_images"], found["hold_out_top1"], found["notes"]) == (0, {}, [])
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_cost_is_chosen_on_a_hold_out_and_all_images_are_in_the_last_fit(standardise, seed):
+    train_x, train_y, test_x, test_y = data()
+    made = LogisticSettings(costs=(1.0, 1e-5, 0.01), hold_out=0.2, standardise=standardise)
+    found = logistic(train_x, train_y, test_x, test_y, 3, made, seed)
+    kept, held = hold_out(train_y, 60, seed_of(seed, "logistic", "hold-out"))
+    tops = {}
+    for cost in made.costs:
+        model, prepared = theirs(train_x[kept], train_y[kept], cost, standardise)
+        tops[cost] = model.score(prepared(train_x[held]), train_y[held].numpy())
+    assert found["hold_out_images"] == 60
+    assert found["hold_out_top1"] == pytest.approx({f"{c:g}": top1 for c, top1 in tops.items()})
+    best = min(cost for cost in made.costs if tops[cost] == max(tops.values()))
+    assert found["cost"] == best
+    model, prepared = theirs(train_x, train_y, best, standardise)
+    assert found["top1"] == pytest.approx(model.score(prepared(test_x), test_y.numpy()))
+
+
+def test_standardisation_matters_and_knows_nothing_of_the_hold_out(monkeypatch):
+    train_x, train_y, test_x, test_y = data()
+    seen = []
+    monkeypatch.setattr(
+        module, "fit", lambda x, *rest, **more: seen.append(len(x)) or fit(x, *rest, **more)
+    )
+    made = LogisticSettings(costs=(0.001, 0.01), hold_out=0.2, standardise=True)
+    found = logistic(train_x, train_y, test_x, test_y, 3, made)
+    assert seen == [240, 240, 300]
+    raw = LogisticSettings(costs=(0.001, 0.01), hold_out=0.2)
+    assert logistic(train_x, train_y, test_x, test_y, 3, raw) != found
+
+
+def test_the_test_set_does_not_choose():
+    train_x, train_y, test_x, test_y = data()
+    found, other = (
+        logistic(train_x, train_y, test_x, truth, 3, LogisticSettings(costs=(1e-5, 0.01, 1.0)))
+        for truth in (test_y, test_y.roll(1))
+    )
+    assert found.pop("top1") != other.pop("top1")
+    assert found == other
+
+
+def test_the_notes_tell_a_cost_at_the_edge_and_of_equals_the_smallest_is_chosen():
+    x, y = torch.eye(3).repeat(20, 1), torch.arange(3).repeat(20)
+    found = logistic(x, y, x, y, 3, LogisticSettings(costs=(10.0, 0.1, 1.0)))
+    assert set(found["hold_out_top1"].values()) == {1.0}
+    assert found["cost"] == 0.1
+    assert found["notes"] == ["the chosen cost, 0.1, is the smallest of the grid: widen it."]
+
+
+def test_a_fit_that_does_not_converge_is_told_and_not_warned_of():
+    train_x, train_y, test_x, test_y = data()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = logistic(
+            train_x, train_y, test_x, test_y, 3, LogisticSettings(costs=(1.0,), max_iter=2)
+        )
+        several = logistic(
+            train_x, train_y, test_x, test_y, 3, LogisticSettings(costs=(1.0, 2.0), max_iter=2)
+        )
+    assert caught == []
+    assert found["converged"] is False
+    assert found["notes"] == ["the last fit, with cost 1, had not converged: raise max_iter."]
+    assert "cost 2 had not converged when it was compared: raise max_iter." in several["notes"]
+    assert json.loads(json.dumps(several, allow_nan=False)) == several
+
+
+def test_other_warnings_are_passed_on(monkeypatch):
+    class Warning_(LogisticRegression):
+        def fit(self, x, y):
+            warnings.warn("something else", FutureWarning, stacklevel=1)
+            warnings.warn("too few steps", ConvergenceWarning, stacklevel=1)
+            return super().fit(x, y)
+
+    monkeypatch.setattr(module, "LogisticRegression", Warning_)
+    train_x, train_y, *_ = data()
+    with pytest.warns(FutureWarning, match="something else") as caught:
+        found = fit(train_x, train_y, 1.0)
+    assert len(caught) == 1
+    assert not found.converged
+
+
+def test_a_class_without_training_images_is_never_right():
+    train_x, train_y, test_x, test_y = data(7)
+    few = train_y < 3
+    found = logistic(train_x[few], train_y[few], test_x, test_y, 7, LogisticSettings(costs=(0.1,)))
+    assert found["top5"] == pytest.approx((test_y < 3).double().mean().item())
+    labels = torch.tensor([2, 4])[train_y % 2].to(torch.uint8)
+    model, prepared = theirs(train_x, labels, 0.1)
+    expected = model.score(prepared(test_x), test_y.numpy())
+    assert fit(train_x, labels, 0.1).accuracy(test_x, test_y) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"costs": ()}, "costs must be one or more different numbers"),
+        ({"costs": (1.0, 1.0)}, "costs must be one or more different numbers"),
+        ({"costs": (-1.0,)}, "costs must be a finite number above 0"),
+        ({"hold_out": 1.5}, "hold_out must be above 0 and below 1"),
+        ({"max_iter": 0}, "max_iter must be a whole number"),
+    ],
+)
+def test_settings_say_what_is_wrong(changes, message):
+    with pytest.raises(ValueError, match=message):
+        LogisticSettings(**changes)
+
+
+def test_data_that_does_not_fit_is_an_error():
+    train_x, train_y, test_x, test_y = data()
+    made = LogisticSettings()
+    with pytest.raises(ValueError, match="test labels must be whole numbers from 0 to 1"):
+        logistic(train_x, train_y % 2, test_x, test_y, 2, made)
+    with pytest.raises(ValueError, match="some training features are not finite"):
+        logistic(train_x / 0, train_y, test_x, test_y, 3, made)
+    with pytest.raises(ValueError, match="all 300 training images are of one"):
+        fit(train_x, torch.zeros_like(train_y), 1.0)
+    with pytest.raises(ValueError, match="one a class, leave none to choose from costs="):
+        logistic(train_x[:3], train_y[:3], test_x, test_y, 3, made)

@@ -1,0 +1,120 @@
+"""Results as files, and as a table."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from amcl.evaluation.results import Result, read_results, spelled, table
+
+
+def result(**changed):
+    values = {
+        "protocol": "knn",
+        "data": "cifar10",
+        "split": "test",
+        "metrics": {"top1": 0.912, "top5": 0.99},
+        "model": {"name": "runs/first", "sha256": "ab"},
+        "settings": {"k": 200, "tau": 0.1, "metric": "cosine"},
+        "seed": 0,
+        "images": {"train": 50000, "test": 10000, "classes": 10, "sha256": "cd"},
+    }
+    return Result(**values | changed)
+
+
+def test_what_is_written_is_read(tmp_path):
+    first, second = result(), result(protocol="linear", time="2000-01-01T00:00:00+00:00")
+    for one in (first, second):
+        assert one.write(tmp_path).parent == tmp_path / "evaluation"
+    assert read_results(tmp_path) == [second, first]  # by time
+    assert first.environment["packages"]["torch"]
+    assert read_results(tmp_path / "nothing") == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"protocol": "linear"},
+        {"data": "stl10"},
+        {"split": "validation"},
+        {"settings": {"k": 20, "tau": 0.1, "metric": "cosine"}},
+        {"seed": 1},
+        {"images": {"train": 1}},
+        {"model": {"name": "runs/first", "sha256": "other"}},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_only_the_same_measurement_replaces_another(tmp_path, changed):
+    result().write(tmp_path)
+    result(metrics={"top1": 0.5}).write(tmp_path)  # measured again
+    assert [r.metrics for r in read_results(tmp_path)] == [{"top1": 0.5}]
+    result(**changed).write(tmp_path)
+    assert len(read_results(tmp_path)) == 2
+
+
+def test_a_name_of_data_cannot_leave_the_folder(tmp_path):
+    path = result(data="../../etc/my pictures").write(tmp_path)
+    assert path.parent == tmp_path / "evaluation"
+    assert path.name.startswith("knn-my-pictures-test-")
+
+
+def test_a_number_that_is_none_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        result(metrics={"top1": float("nan")}).write(tmp_path)
+    assert list((tmp_path / "evaluation").glob("*")) == []
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"protocol": "knn"}', '{"unknown": 1}', "\xff"])
+def test_a_damaged_file_is_named(tmp_path, text):
+    path = result().write(tmp_path)
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"{path.name} is damaged .* run `amcl evaluate` again"):
+        read_results(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"metrics": {"top1": "all"}}, "its top1 is no number: 'all'"),
+        ({"metrics": {"top1": float("nan")}}, "its top1 is no number: nan"),
+        ({"metrics": {"top1": 10**400}}, "too large to convert"),
+        ({"time": 3}, "its time is 3"),
+        ({"seed": True}, "its seed is True"),
+        ({"settings": []}, r"its settings is \[\]"),
+        ({"seed": None}, "its seed is None"),
+    ],
+)
+def test_values_must_be_what_they_should(tmp_path, changed, told):
+    path = result().write(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    result(protocol="linear").write(tmp_path)
+    with pytest.raises(ValueError, match=told):
+        read_results(tmp_path)
+
+
+def test_shares_are_in_per_cent_and_draws_have_a_spread():
+    few = result(
+        protocol="few-labels",
+        metrics={"n=10": 0.5, "n=20": 0.6, "uniformity": -2.5},
+        details={"std": {"n=10": 0.02, "n=20": None}},
+    )
+    assert [spelled(few, name) for name in few.metrics] == ["50.0% ± 2.0%", "60.0%", "-2.5"]
+
+
+def test_the_table_tells_numbers_settings_and_notes():
+    noted = result(details={"notes": ["the images were seen"]})
+    linear = result(
+        protocol="linear",
+        settings={"epochs": 100, "augment": True, "lrs": [0.1, 1.0]},
+        details={"lr": 0.1, "hold_out_images": 5000, "hold_out_top1": {"0.1": 1, "1": 0.5}},
+    )
+    shown = io.StringIO()
+    Console(width=160, file=shown).print(table([noted, linear], "runs/first"))
+    told = " ".join(shown.getvalue().split())
+    assert "runs/first on cifar10, test" in told
+    assert "top1 91.2%" in told
+    assert "k 200, tau 0.1, metric cosine" in told
+    assert "note: the images were seen" in told
+    assert "epochs 100, augment, lr 0.1 of 2, chosen on 5,000 training images" in told
+    assert "50,000 train, 10,000 test, 10 classes" in told
