@@ -5,11 +5,12 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test check format bench clean
+.PHONY: help setup demo test test-all check format bench clean
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
-	@echo "make test    set up, then run every test (5 minutes)"
+	@echo "make test    set up, then run the tests (5 minutes)"
+	@echo "make test-all  the slow tests too (7 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
 	@echo "make bench   measure time and memory, write benchmarks/results (20 minutes)"
@@ -36,6 +37,10 @@ demo: setup
 	@$(BIN)/amcl demo
 
 test: setup
+	@echo "== tests, but for the slow ones"
+	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 -m 'not slow'
+
+test-all: setup
 	@echo "== all tests"
 	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4
 
@@ -54,6 +59,7 @@ bench: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/core.py
 	@$(BIN)/python benchmarks/views.py
 	@$(BIN)/python benchmarks/training.py
+	@$(BIN)/python benchmarks/evaluation.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -149,7 +149,7 @@ def test_features_that_are_all_the_same_measure_as_collapsed(value):
 
 def test_all_measures_together():
     h, (h0, h1) = features(30), pairs(30)
-    found = unlabelled(h.float(), h0.float(), h1.float())
+    found = unlabelled(*(x.float().requires_grad_() for x in (h, h0, h1)))
     single = separation(h0, h1)
     expected = {
         "alignment": alignment(h0, h1),

@@ -38,8 +38,16 @@ def floor() -> float:
     return max(by_pixels, by_untrained)
 
 
-@pytest.mark.parametrize("suffix", ["", "-amcl"], ids=["base", "amcl"])
-@pytest.mark.parametrize("method", ["simclr", "moco", "simsiam", "barlow"])
+def cases():
+    """The AMCL forms in every run of the tests; the others, and the slowest, in `make test-all`."""
+    for method in ("simclr", "moco", "simsiam", "barlow"):
+        for suffix in ("", "-amcl"):
+            slow = not suffix or method == "simsiam"
+            marks = [pytest.mark.slow] if slow else []
+            yield pytest.param(method, suffix, marks=marks, id=f"{method}{suffix}")
+
+
+@pytest.mark.parametrize(("method", "suffix"), list(cases()))
 def test_it_learns(tmp_path, floor, method, suffix):
     config = recipes.recipe(f"builtin-{method}{suffix}")
     epochs = 14 if method == "simsiam" else 8  # without negatives it learns more slowly

@@ -17,8 +17,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from amcl import recipes
-from amcl.backbones import BackboneSettings, load_backbone
-from amcl.methods import Method
+from amcl.backbones import Backbone, BackboneSettings, load_backbone
+from amcl.data.builtin import builtin
+from amcl.methods import Method, make_method
 from amcl.training import (
     Config,
     Interrupted,
@@ -28,6 +29,8 @@ from amcl.training import (
     read_metrics,
 )
 from amcl.training.checkpoint import load_checkpoint, save_tensors
+from amcl.training.watch import Watch
+from amcl.views import Views
 
 METHODS = ("simclr", "moco", "simsiam", "barlow")
 
@@ -160,7 +163,7 @@ def test_sigterm_saves_too(tmp_path, monkeypatch):
     assert load_checkpoint(tmp_path / "run/checkpoints/last.pt")["step"] == 2
 
 
-@pytest.mark.parametrize("method", ["simclr", "moco"])
+@pytest.mark.parametrize("method", [pytest.param("simclr", marks=pytest.mark.slow), "moco"])
 def test_two_processes_give_the_curve_of_one(tmp_path, method):
     """Without batch norm, half a batch on each of two processes is the whole batch on one."""
     folder = picture_folder(tmp_path / "pictures")
@@ -234,6 +237,17 @@ def test_run_folder(finished):
     assert "epoch 2/2" in log
     environment = json.loads((finished / "environment.jsonl").read_text())
     assert environment["packages"]["torch"].startswith("2.")
+
+
+def test_a_single_held_out_image_has_no_spread():
+    data = builtin()
+    alone = replace(data.probe, queries=data.probe.queries.subset(torch.tensor([3])))
+    watch = Watch(replace(data, probe=alone), Views(32), knn_k=5)
+    config = small()
+    method = make_method(config.method, Backbone(config.backbone, 32))
+    found = watch.probe(method, torch.device("cpu"))
+    assert found.keys() == {"knn_validation"}
+    assert watch.advice(method, found) == []
 
 
 def test_metrics_tell_loss_temperatures_and_probes(finished):

@@ -157,7 +157,9 @@ class Evaluation:
     def _knn(self) -> Result:
         bank, labels, queries, truth = self._four
         settings, classes = self.settings.knn, len(self.probe.classes)
-        metrics = knn(bank.to(self.device), labels, queries, truth, settings, classes)
+        cuda = torch.device(self.device).type == "cuda"  # others lack the float64 of euclidean
+        bank = bank.to(self.device) if cuda else bank
+        metrics = knn(bank, labels, queries, truth, settings, classes)
         return self._result("knn", settings, metrics)
 
     def _linear(self) -> Result:

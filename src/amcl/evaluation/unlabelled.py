@@ -83,7 +83,7 @@ def effective_rank(features: torch.Tensor) -> float:
     1.929
     """
     _check("features", features, least=1)
-    values = torch.linalg.svdvals(features.double())
+    values = torch.linalg.svdvals(features.detach().double())
     p = values / values.sum().where(values.any(), 1)
     return float(torch.special.entr(p).sum().exp())
 
@@ -91,7 +91,7 @@ def effective_rank(features: torch.Tensor) -> float:
 def alignment(h0: torch.Tensor, h1: torch.Tensor, alpha: float = 2) -> float:
     """Mean ‖ĥ0 − ĥ1‖^α of positive pairs, rows of h0 and h1 (N, D): 0 where views are alike.
 
-    With unit vectors ĥ (Wang & Isola, 2020, eq. 4).
+    With unit vectors ĥ (Wang & Isola, 2020).
 
     >>> alignment(torch.tensor([[1.0, 0]]), torch.tensor([[-5.0, 0]]))
     4.0
@@ -105,7 +105,7 @@ def alignment(h0: torch.Tensor, h1: torch.Tensor, alpha: float = 2) -> float:
 def uniformity(h: torch.Tensor, t: float = 2) -> float:
     """log of the mean exp(−t‖ĥi − ĥj‖²) over i < j, from −4t to 0: low where images are apart.
 
-    With unit vectors ĥ of h (N, D), N ≥ 2 (Wang & Isola, 2020, eq. 5).
+    With unit vectors ĥ of h (N, D), N ≥ 2 (Wang & Isola, 2020).
 
     >>> uniformity(torch.tensor([[1.0, 0], [0, 5]]))
     -4.0
@@ -186,7 +186,7 @@ def _pairs(h0: torch.Tensor, h1: torch.Tensor, least: int) -> tuple[torch.Tensor
 def _directions(name: str, features: torch.Tensor, least: int) -> torch.Tensor:
     """Unit vectors (N, D + 1) in float64: features of zeros point along an axis of their own."""
     _check(name, features, least)
-    unit = unit_rows(features.double())
+    unit = unit_rows(features.detach().double())
     return torch.cat([unit, ~unit.any(1, keepdim=True)], 1)
 
 

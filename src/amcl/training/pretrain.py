@@ -156,6 +156,7 @@ def _run(
                         display.left(done),
                     )
                     if watch and (number % config.run.probe_every == 0 or done == plan.total):
+                        _require_finite(method, done, folder)
                         _probe(watch, method, fabric, number, done, record)
                 fabric.barrier()
                 display.mark(done)

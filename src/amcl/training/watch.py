@@ -38,13 +38,14 @@ class Watch:
             stored = self._features(backbone, bank.images, device)
             accuracy = knn_accuracy(stored, bank.labels, h, queries.labels, k=self.knn_k)
             found[f"knn_{self.data.probe.split}"] = accuracy
-        found["spread"], found["effective_rank"] = spread(h), effective_rank(h)
+        if len(h) > 1:  # one image alone has no spread
+            found["spread"], found["effective_rank"] = spread(h), effective_rank(h)
         return found
 
     def advice(self, method: Method, found: dict[str, float]) -> list[str]:
         """Signs of trouble with their remedies."""
         told = method.stats.advice() if method.stats is not None else []
-        if found["spread"] < COLLAPSED:
+        if found.get("spread", 1.0) < COLLAPSED:
             told.append(
                 f"the features have collapsed (spread {found['spread']:.3f}: all images look the "
                 "same to the backbone). Lower the learning rate, or for adaptive temperatures "
