@@ -22,6 +22,7 @@ NEXT = """What to try next:
   amcl pretrain --data FOLDER --heads 3 --temperature adaptive --out runs/mine   your own pictures
   amcl pretrain --method moco --heads 3 --temperature adaptive                   another method
   amcl recipes                                                                   all recipes
+  {evaluate:<79}judge it by more protocols
   {first}/metrics.jsonl tells loss, temperatures and probes of every epoch"""
 
 
@@ -66,7 +67,9 @@ def _demo(demo: Demo) -> None:
     results.print()
     results.print(table)
     results.print("One seed on a toy set: a sign of life, not evidence for either method.\n")
-    results.print(NEXT.format(first=folders[-1]), markup=False)
+    results.print(
+        NEXT.format(first=folders[-1], evaluate=f"amcl evaluate {folders[-1]}"), markup=False
+    )
 
 
 def _without_training(config: Config) -> dict[str, float]:

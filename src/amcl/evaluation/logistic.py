@@ -26,7 +26,7 @@ from amcl.settings import whole_number
 class LogisticSettings:
     """How the logistic regression is fitted: L2 penalty, L-BFGS."""
 
-    costs: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0, 10.0)
+    costs: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
     """scikit-learn's C to choose from, smaller for a stronger penalty; one value: no choice."""
     hold_out: float = 0.1
     """Share of the training images that choose the cost; all of them are in the last fit."""

@@ -176,6 +176,7 @@ def _run(
     if first:
         export_backbone(folder.backbone, method.backbone, trained_on(data, plan, done))
         logger.info("the trained backbone is in %s", folder.backbone)
+        logger.info("judge it with: amcl evaluate %s", shlex.quote(str(folder.path)))
 
 
 def trained_on(data: DataSet, plan: Plan, done: int) -> dict[str, Any]:
