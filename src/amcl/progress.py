@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 class Progress:
     """A bar on a terminal, for what takes longer than a second."""
 
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str, total: int, shown: bool = True) -> None:
         self._what, self._total, self._done = what, total, 0
         self._bar: Bar | None = None
+        self._shown = shown
         self._since = time.monotonic()
 
     def __enter__(self) -> "Progress":
@@ -26,7 +27,12 @@ class Progress:
     def advance(self, count: int) -> None:
         """So much more is done."""
         self._done += count
-        if self._bar is None and sys.stderr.isatty() and time.monotonic() - self._since > 1:
+        if (
+            self._bar is None
+            and self._shown
+            and sys.stderr.isatty()
+            and time.monotonic() - self._since > 1
+        ):
             from rich.console import Console
             from rich.progress import Progress as Bar
 

@@ -80,7 +80,10 @@ def test_a_checkpoint_and_an_exported_file_are_the_same_model(run, capsys):
         args = [*KNN, "--knn.k", "9", "--data", "builtin", "--out", "all"]
         assert main(["evaluate", source, *args]) == 0
         capsys.readouterr()
-    assert len(read_results("all")) == 1  # the same weights, images and settings: one result
+    first, second = read_results("all")  # a checkpoint has a result of its own
+    assert {first.checkpoint, second.checkpoint} == {"", "last.pt"}
+    assert first.model["sha256"] == second.model["sha256"]
+    assert first.metrics == second.metrics
     images = torch.randn(2, 3, 32, 32)
     expected = amcl.load("run")(images)
     for source in (run / "checkpoints" / "last.pt", "run/export/backbone.safetensors"):
@@ -133,9 +136,8 @@ def test_what_is_wrong_is_told(run, pictures, tmp_path, capsys):
     assert "has the classes other, which the training split has not" in told
     assert "--protocols" in refused(capsys, "evaluate", "run", "--protocol", "knn")
     assert "--knn.k" in refused(capsys, "evaluate", "run", "--knn.kk", "3")
-    assert "builtin set has no test split" in refused(
-        capsys, "evaluate", "run", "--split", "test"
-    ).replace("built-in", "builtin")
+    told = refused(capsys, "evaluate", "run", "--split", "test")
+    assert "builtin has no labelled test split: use --split validation" in told
     told = refused(capsys, "evaluate", "rnu")
     assert "there is no file or folder 'rnu'" in told
     told = refused(capsys, "evaluate", "run", *KNN, "--accelerator", "cuda", code=1)

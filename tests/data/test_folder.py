@@ -1,12 +1,21 @@
 import hashlib
 import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 
-from amcl.data import FileImages, MemoryImages, load_dataset
+from amcl.data import (
+    FileImages,
+    MemoryImages,
+    UnreadableImage,
+    load_dataset,
+    same_source,
+    validation_of,
+)
 
 
 def load(root, **settings):
@@ -334,3 +343,54 @@ def test_builtin():
         load_dataset("builtin", probe="test")
     with pytest.raises(ValueError, match="canvas=7: these images are stored at 32 pixels"):
         load_dataset("builtin", canvas=7)
+
+
+def test_what_is_held_out_does_not_depend_on_where_images_are_kept(tmp_path, class_folders):
+    """Files that cannot be read are found early in memory, late on disk."""
+    folder = class_folders(tmp_path, ["a", "b"], each=30)
+    for broken in sorted(folder.rglob("*.png"))[3:50:9]:
+        broken.write_bytes(b"broken")
+    in_memory = load(folder, seed=5).probe
+    on_disk = load(folder, seed=5, memory=0).probe
+    for part in ("bank", "queries"):
+        stored, files = getattr(in_memory, part), getattr(on_disk, part).images
+        readable = []
+        for index in range(len(files)):
+            try:
+                readable.append(files.decode(index)[0])
+            except UnreadableImage:
+                continue
+        every = stored.images[torch.arange(len(stored.images))]
+        assert torch.equal(every, torch.stack(readable))
+
+
+def test_where_validation_images_come_from(tmp_path, class_folders):
+    assert [validation_of(name) for name in ("builtin", "imagenet", "stl10", "cifar10")] == [
+        *("given", "given", "spared", "cut")
+    ]
+    class_folders(tmp_path / "flat", ["a", "b"], each=2)
+    assert validation_of(str(tmp_path / "flat")) == "cut"
+    for split in ("train", "valid"):
+        class_folders(tmp_path / "split" / split, ["a", "b"], each=2)
+    assert validation_of(str(tmp_path / "split")) == "given"
+
+
+def test_a_folder_is_the_same_by_any_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "cifar10")
+    assert same_source("./cifar10", str(tmp_path / "cifar10"))
+    assert same_source("link", "cifar10/.")
+    assert not same_source("cifar10", "./cifar10")  # the named set, and a folder
+
+
+def test_the_identity_of_files_is_the_same_elsewhere(tmp_path, class_folders):
+    first = class_folders(tmp_path / "here", ["a", "b"], each=3)
+    second = tmp_path / "there" / "deeper"
+    shutil.copytree(first, second)
+    one, two = (load(folder, memory=0).train for folder in (first, second))
+    assert one.identity() == two.identity()
+    assert one.fingerprint() != two.fingerprint()
+    path = Path(two.path(0))
+    path.write_bytes(path.read_bytes() + b"\0")
+    assert one.identity() != two.identity()

@@ -147,6 +147,7 @@ def test_the_supervised_baseline_is_of_the_same_backbone():
     backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), image_size=8)
     found = Evaluation(backbone, data(), TRANSFORM, settings=settings).run("few-labels")
     assert set(found.metrics) == {"n=5", "supervised n=5"}
+    assert found.settings["finetune"]["batch_size"] == 30  # of the baseline
     assert len(found.details["draws"]["supervised n=5"]) == 2
 
 
@@ -182,6 +183,15 @@ def test_classes_must_be_the_same_on_both_sides(split):
     one = replace(probe, bank=keep(probe.bank, 0), queries=keep(probe.queries, 0))
     with pytest.raises(ValueError, match="1 class to train on"):
         Evaluation(Counting(), data(probe=one), TRANSFORM).run("linear")
+
+
+def test_files_found_unreadable_before_are_told_too():
+    broken = data(unreadable=(("a.png", "no picture"), ("b.png", "no picture")))
+    for protocol in ("knn", "unlabelled"):
+        found = Evaluation(Counting(), broken, TRANSFORM, settings=QUICK).run(protocol)
+        assert found.details["notes"] == [
+            "2 unreadable files left out, the first a.png: no picture"
+        ]
 
 
 def test_an_unknown_protocol_is_named():

@@ -131,13 +131,14 @@ def test_pairs_are_views_of_the_same_images(files, monkeypatch):
     monkeypatch.setattr("amcl.evaluation.features.BATCH", 4)
     whole = Views(4, ViewSettings(views=""))  # both views are the image itself
     for some in (images(), files):
-        h, h0, h1 = pair_features(nn.Flatten(), some, TRANSFORM, whole)
+        (h, h0, h1), unreadable = pair_features(nn.Flatten(), some, TRANSFORM, whole)
+        assert len(unreadable) == (0 if isinstance(some, MemoryImages) else 2)
         assert torch.equal(h, features_of(nn.Flatten(), some, TRANSFORM).values)
         assert torch.equal(h0, h)
         assert torch.equal(h1, h)
     some = images()
-    _, h0, h1 = pair_features(nn.Flatten(), some, TRANSFORM, Views(4), seed=1)
-    _, again, _ = pair_features(nn.Flatten(), some, TRANSFORM, Views(4), seed=2)
+    (_, h0, h1), _ = pair_features(nn.Flatten(), some, TRANSFORM, Views(4), seed=1)
+    (_, again, _), _ = pair_features(nn.Flatten(), some, TRANSFORM, Views(4), seed=2)
     assert not torch.equal(h0, h1)
     assert not torch.equal(h0, again)
 
@@ -154,6 +155,8 @@ def test_a_fingerprint_tells_weights_and_kinds_apart():
     large = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), 64)
     assert fingerprint(small) != fingerprint(large)
     assert fingerprint(nn.Linear(2, 2).bfloat16())
+    pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())  # the same weights: none
+    assert fingerprint(pooled) != fingerprint(nn.Sequential(nn.Flatten()))
 
 
 class Counting(nn.Module):

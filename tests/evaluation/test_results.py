@@ -42,6 +42,7 @@ def test_what_is_written_is_read(tmp_path):
         {"seed": 1},
         {"images": {"train": 1}},
         {"model": {"name": "runs/first", "sha256": "other"}},
+        {"model": {"name": "runs/first/checkpoints/last.pt", "sha256": "ab"}},
     ],
     ids=lambda changed: next(iter(changed)),
 )

@@ -10,7 +10,9 @@ from PIL import Image
 from amcl import recipes
 from amcl.data import load_dataset
 from amcl.models import open_model
+from amcl.models.embed import embed
 from amcl.models.evaluate import JudgedOn, evaluation_of, transform_of
+from amcl.training import RunError
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def pixels(labelled):
 def test_a_run_is_judged_on_the_images_it_held_out(subject, folder):
     run = of_run(subject, folder, validation=4)
     trained = load_dataset(folder, validation=4, seed=7, image_size=32).probe
-    for on in (None, JudgedOn(data=folder)):
+    for on in (None, JudgedOn(data=folder), JudgedOn(data=f"{folder}/../set/", memory=0)):
         evaluation = evaluation_of(run, on, seed=1)
         assert torch.equal(pixels(evaluation.probe.queries), pixels(trained.queries))
         assert evaluation.notes == []
@@ -56,8 +58,54 @@ def test_images_that_were_trained_on_are_told(subject, folder, changed):
     assert evaluation.data.probe is not None
     assert "among those it was pre-trained on" in evaluation.notes[0]
     assert "pre-trained on" in evaluation.run("knn").details["notes"][0]
-    more = of_run(subject, folder, validation=4)
-    assert evaluation_of(more, JudgedOn(validation=6)).notes
+
+
+def test_another_hold_out_than_the_runs_is_told(subject, folder):
+    run = replace(of_run(subject, folder, validation=4), images=56)
+    assert evaluation_of(run).notes == []
+    assert evaluation_of(run, JudgedOn(validation=6)).notes
+    everything = replace(of_run(subject, folder), images=60)  # it had found no labels
+    assert evaluation_of(everything, JudgedOn(labels="folders")).notes
+    assert evaluation_of(of_run(subject, "builtin", probe="none")).notes == []
+
+
+def test_options_that_would_do_nothing_are_refused(subject, folder):
+    with pytest.raises(ValueError, match="builtin brings its own validation images: leave out"):
+        evaluation_of(subject, JudgedOn(data="builtin", validation=100))
+    with pytest.raises(ValueError, match="no labelled test split: use --split validation"):
+        evaluation_of(subject, JudgedOn(data=folder, split="test"))
+
+
+def test_a_folder_that_is_not_found_from_here(subject, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = of_run(subject, "set")
+    assert evaluation_of(run).data.name == "set"
+    monkeypatch.chdir("/")
+    with pytest.raises(FileNotFoundError, match=r"'set' is neither.*was trained on.*--data"):
+        evaluation_of(run)
+    with pytest.raises(FileNotFoundError, match=r"neither a folder nor a known data set"):
+        evaluation_of(run, JudgedOn(data="elsewhere"))
+
+
+def test_results_cannot_pass_for_those_of_another_run(subject, tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.toml").write_text("")
+    on = JudgedOn(data="builtin")
+    with pytest.raises(RunError, match="is the folder of another run"):
+        evaluation_of(subject, on, folder=tmp_path / "other")
+    own = replace(subject, folder=tmp_path / "other")
+    assert evaluation_of(own, on, folder=tmp_path / "other").folder == tmp_path / "other"
+    assert evaluation_of(own, on, folder=tmp_path / "new").folder == tmp_path / "new"
+
+
+def test_a_run_that_cannot_be_written_to(subject, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    run, on = replace(subject, folder=tmp_path), JudgedOn(data="builtin")
+    with pytest.raises(RunError, match=r"cannot be written to: .* --out"):
+        evaluation_of(run, on)
+    assert evaluation_of(run, on, folder=tmp_path / "results").folder == tmp_path / "results"
+    embed(run, "builtin", tmp_path / "f.npz", workers=0)
+    assert not (tmp_path / "features").exists()
 
 
 def test_all_that_is_not_held_out_is_the_bank(subject, folder, monkeypatch):

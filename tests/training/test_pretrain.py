@@ -30,7 +30,6 @@ from amcl.training import (
 )
 from amcl.training.checkpoint import load_checkpoint, save_tensors
 from amcl.training.watch import Watch
-from amcl.views import Views
 
 METHODS = ("simclr", "moco", "simsiam", "barlow")
 
@@ -242,12 +241,27 @@ def test_run_folder(finished):
 def test_a_single_held_out_image_has_no_spread():
     data = builtin()
     alone = replace(data.probe, queries=data.probe.queries.subset(torch.tensor([3])))
-    watch = Watch(replace(data, probe=alone), Views(32), knn_k=5)
+    watch = Watch(replace(data, probe=alone), knn_k=5)
     config = small()
     method = make_method(config.method, Backbone(config.backbone, 32))
     found = watch.probe(method, torch.device("cpu"))
     assert found.keys() == {"knn_validation"}
     assert watch.advice(method, found) == []
+
+
+def test_a_broken_image_that_is_found_late_does_not_stop_a_probe(tmp_path):
+    chance = torch.Generator().manual_seed(0)
+    for name in ("a", "b"):
+        (tmp_path / "set" / name).mkdir(parents=True)
+        for i in range(20):
+            pixels = torch.randint(256, (32, 32, 3), generator=chance, dtype=torch.uint8)
+            Image.fromarray(pixels.numpy()).save(tmp_path / "set" / name / f"{i}.png")
+    for i in (1, 5, 9):
+        (tmp_path / "set" / "a" / f"{i}.png").write_bytes(b"broken")
+    config = small(batch_size=8, epochs=1)
+    folder = replace(config.data, data=str(tmp_path / "set"), memory=0.0, workers=0)
+    pretrain(replace(config, data=folder), tmp_path / "run")
+    assert "knn_validation" in read_metrics(tmp_path / "run")[-1]
 
 
 def test_metrics_tell_loss_temperatures_and_probes(finished):

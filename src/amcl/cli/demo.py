@@ -43,7 +43,8 @@ class Demo:
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
     demo = tyro.cli(Demo, args=args, prog="amcl demo")
-    return attempt("amcl demo", lambda: _demo(demo))
+    goes_on = "A run goes on from its last checkpoint with amcl pretrain --resume RUN."
+    return attempt("amcl demo", lambda: _demo(demo), goes_on)
 
 
 def _demo(demo: Demo) -> None:

@@ -61,7 +61,8 @@ class Options:
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    return attempt("amcl evaluate", lambda: _evaluate(args))
+    goes_on = "The same command goes on: features are kept, fine-tuning from its last checkpoint."
+    return attempt("amcl evaluate", lambda: _evaluate(args), goes_on)
 
 
 def parse(args: list[str], settings: Protocols | None = None) -> Options:

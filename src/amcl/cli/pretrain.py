@@ -52,11 +52,15 @@ class Options:
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    return attempt("amcl pretrain", lambda: _pretrain(args))
+    goes_on = "A run goes on from its last checkpoint with --resume."
+    return attempt("amcl pretrain", lambda: _pretrain(args), goes_on)
 
 
-def attempt(command: str, work: Callable[[], None]) -> int:
-    """Do the work; an error that a user can mend becomes one line and an exit code."""
+def attempt(command: str, work: Callable[[], None], interrupted: str = "") -> int:
+    """Do the work; an error that a user can mend becomes one line and an exit code.
+
+    `interrupted`: what to say of a Ctrl-C.
+    """
     try:
         work()
     except Interrupted as error:
@@ -66,8 +70,7 @@ def attempt(command: str, work: Callable[[], None]) -> int:
     except (ValueError, FileNotFoundError, NotADirectoryError) as error:
         return _tell(command, str(error), "red", 2)
     except KeyboardInterrupt:
-        told = "interrupted at once; a run goes on from its last checkpoint with --resume."
-        return _tell(command, told, "yellow", 130)
+        return _tell(command, f"interrupted. {interrupted}".rstrip(), "yellow", 130)
     except OSError as error:
         return _tell(command, str(error), "red", 1)
     return 0

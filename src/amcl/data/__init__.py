@@ -2,7 +2,14 @@
 
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import DataSet, FileImages, Images, Labelled, MemoryImages, Probe
-from amcl.data.load import default_workers, has_test_split, list_pictures, load_dataset
+from amcl.data.load import (
+    default_workers,
+    has_test_split,
+    list_pictures,
+    load_dataset,
+    same_source,
+    validation_of,
+)
 from amcl.data.stream import Batch, stream
 
 __all__ = [
@@ -18,5 +25,7 @@ __all__ = [
     "has_test_split",
     "list_pictures",
     "load_dataset",
+    "same_source",
     "stream",
+    "validation_of",
 ]

@@ -70,6 +70,10 @@ class MemoryImages:
         shapes = b"" if self.shapes is None else self.shapes.contiguous().numpy().data
         return digest(itertools.chain([str(self.canvas).encode()], pixels, [shapes]))
 
+    def identity(self) -> str:
+        """The same wherever the images lie: here, the fingerprint."""
+        return self.fingerprint()
+
     def subset(self, indices: torch.Tensor) -> "MemoryImages":
         """Those images, in that order; the bytes are shared, not copied."""
         images = MemoryImages(self._pixels, self._shapes)
@@ -114,22 +118,30 @@ class FileImages:
 
     def fingerprint(self) -> str:
         """Changes with any path, size or time of change, the canvas and the order."""
-        return digest([str(self._side).encode(), *map(self._identity, range(len(self)))])
+        paths = map(self.path, range(len(self)))
+        times = (f"{path} {_status(path, 'st_size', 'st_mtime_ns')}\n" for path in paths)
+        return digest([str(self._side).encode(), *map(os.fsencode, times)])
 
-    def _identity(self, index: int) -> bytes:
-        path = self.path(index)
-        try:
-            status = os.stat(path)
-        except OSError:  # found to be missing when it is read
-            return f"{path} is missing\n".encode(errors="surrogateescape")
-        identity = f"{path} {status.st_size} {status.st_mtime_ns}\n"
-        return identity.encode(errors="surrogateescape")
+    def identity(self) -> str:
+        """The same wherever the files lie: of their names below a common folder, and sizes."""
+        paths = [self.path(index) for index in range(len(self))]
+        root = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
+        sizes = (f"{os.path.relpath(p, root or '.')} {_status(p, 'st_size')}\n" for p in paths)
+        return digest([str(self._side).encode(), *map(os.fsencode, sizes)])
 
     def subset(self, indices: torch.Tensor) -> "FileImages":
         """Those files, in that order."""
         images = FileImages((), self._side)
         images._paths = self._paths[indices.numpy()]
         return images
+
+
+def _status(path: str, *names: str) -> str:
+    try:
+        status = os.stat(path)
+    except OSError:  # found to be missing when it is read
+        return "missing"
+    return " ".join(str(getattr(status, name)) for name in names)
 
 
 Images = MemoryImages | FileImages

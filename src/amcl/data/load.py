@@ -4,10 +4,11 @@ import os
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Literal
 
 import torch
 
-from amcl.data.folder import list_images, load_folder, splits
+from amcl.data.folder import VALIDATION, list_images, load_folder, splits
 from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.named import NAMED, data_root, load_named
 from amcl.data.options import BANK, Labels, Options, ProbeSplit
@@ -101,6 +102,30 @@ def has_test_split(source: str) -> bool:
     if source in NAMED:
         return NAMED[source].test
     return source != "builtin" and "test" in splits(Path(source).expanduser())
+
+
+def validation_of(source: str) -> Literal["given", "spared", "cut"]:
+    """Where a source's images to validate on come from.
+
+    "given": a split of its own; "spared": cut from labelled images that are not pre-trained on;
+    "cut": from those that are.
+    """
+    if source in NAMED:
+        return NAMED[source].validation
+    if source == "builtin" or not splits(Path(source).expanduser()).isdisjoint(VALIDATION):
+        return "given"
+    return "cut"
+
+
+def same_source(first: str, second: str) -> bool:
+    """Whether two names are of one source; a folder has many.
+
+    >>> same_source("pictures", "./more/../pictures/"), same_source("builtin", "./builtin")
+    (True, False)
+    """
+    if first == second or {first, second} & {"builtin", *NAMED}:
+        return first == second
+    return Path(first).expanduser().resolve() == Path(second).expanduser().resolve()
 
 
 def default_workers() -> int:

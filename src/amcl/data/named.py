@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -21,7 +21,8 @@ from amcl.data.split import hold_out, sample
 class Named:
     """A known data set: `place` in the data folder, `fetch` to get it there.
 
-    `test`: whether the labels of its test split are public.
+    `test`: whether the labels of its test split are public; `validation`: where images to validate
+    on come from, see `validation_of`.
     """
 
     place: str
@@ -31,6 +32,7 @@ class Named:
     std: Rgb
     load: Callable[[Path, "Named", Options], DataSet]
     test: bool = True
+    validation: Literal["given", "spared", "cut"] = "cut"
 
 
 def data_root(root: Path | None = None) -> Path:
@@ -245,6 +247,7 @@ NAMED: dict[str, Named] = {
         mean=(0.4467, 0.4398, 0.4066),
         std=(0.2603, 0.2566, 0.2713),
         load=_load_stl10,
+        validation="spared",
     ),
     "tinyimagenet": Named(
         place="tiny-imagenet-200",
@@ -254,6 +257,7 @@ NAMED: dict[str, Named] = {
         std=(0.2770, 0.2691, 0.2821),
         load=_load_tinyimagenet,
         test=False,
+        validation="given",
     ),
     "imagenet": Named(
         place="imagenet",
@@ -265,5 +269,6 @@ NAMED: dict[str, Named] = {
         std=STD,
         load=_load_imagenet,
         test=False,
+        validation="given",
     ),
 }

@@ -63,16 +63,19 @@ def read_pictures(
     """
     image_size, canvas, size_notes = choose_sizes(train.paths, options)
     reader = _Reader(canvas, options)
-    images, labels = reader.read(train)
+    images, present = reader.read(train)
     probe, more_notes = None, []
-    if labels is not None:
-        labelled = Labelled(images, labels)
+    if train.labels is not None:
+        labelled = Labelled(images, train.labels[present])
         if queries is not None:
             held = reader.labelled(queries)
         else:
-            kept, out = hold_out(labels, min(options.validation, len(labels) // 10), options.seed)
-            held = reader.into_memory(labelled.subset(out))
-            labelled = labelled.subset(kept)
+            # Of all files, before it is known which can be read: where images are kept must not
+            # change which of them are held out.
+            count = min(options.validation, len(train.labels) // 10)
+            kept, out = hold_out(train.labels, count, options.seed)
+            held = reader.into_memory(labelled.subset(_places(out, present)))
+            labelled = labelled.subset(_places(kept, present))
         images = labelled.images
         if len(held.images) == 0:
             more_notes.append("too few labelled images to hold any out")
@@ -118,6 +121,11 @@ def choose_sizes(paths: Sequence[str], options: Options) -> tuple[int, int, list
     return image_size, canvas, notes
 
 
+def _places(chosen: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+    """Where the chosen files are among those present; both sorted."""
+    return torch.isin(present, chosen).nonzero().squeeze(1)
+
+
 def _some_shapes(paths: Sequence[str]) -> list[tuple[int, int]]:
     """(Height, width) of up to 100 readable pictures, from all over the list."""
     step = max(1, len(paths) // HEADERS)
@@ -150,20 +158,21 @@ class _Reader:
         self.canvas, self.options = canvas, options
         self.unreadable: list[tuple[str, str]] = []
 
-    def read(self, listing: Listing) -> tuple[Images, torch.Tensor | None]:
+    def read(self, listing: Listing) -> tuple[Images, torch.Tensor]:
+        """Images, and which of the listed files they are."""
         self.unreadable += listing.unreadable
         files = FileImages(listing.paths, self.canvas)
         if not self.options.fits_memory(files):
-            return files, listing.labels
+            return files, torch.arange(len(files))
         images, kept = self._decode(files)
         if len(images) == 0:
             raise _none_readable(len(files), ": ".join(self.unreadable[-len(files)]))
-        return images, None if listing.labels is None else listing.labels[kept]
+        return images, kept
 
     def labelled(self, listing: Listing) -> Labelled:
-        images, labels = self.read(listing)
-        assert labels is not None
-        return Labelled(images, labels)
+        images, kept = self.read(listing)
+        assert listing.labels is not None
+        return Labelled(images, listing.labels[kept])
 
     def into_memory(self, labelled: Labelled) -> Labelled:
         """Decoded, unless that takes more memory than allowed."""

@@ -87,6 +87,7 @@ class Evaluation:
         self.name, self.device, self.workers, self.seed = name, device, workers, seed
         self.precision, self.folder = precision, folder
         self.notes = [*notes]
+        self._note_unreadable(data.unreadable)
 
     def run(self, protocol: Protocol) -> Result:
         """The result of one protocol; it is written where there is a folder."""
@@ -113,7 +114,8 @@ class Evaluation:
             raise ValueError(
                 f"{self.data.name} has no labels in use, and this protocol needs them"
                 f"{f' ({reasons})' if reasons else ''}: sort the images into a folder for each "
-                "class, or ask for the protocol 'unlabelled'."
+                "class, take back --labels none or --validation 0, or ask for the protocol "
+                "'unlabelled'."
             )
         _check_classes(probe, self.data.name)
         return probe
@@ -141,11 +143,14 @@ class Evaluation:
         )
 
     def _noting(self, found: Features) -> Features:
-        if found.unreadable:
-            path, reason = found.unreadable[0]
-            told = f"{len(found.unreadable)} unreadable files left out, the first {path}: {reason}"
-            self.notes.append(told)
+        self._note_unreadable(found.unreadable)
         return found
+
+    def _note_unreadable(self, files: tuple[tuple[str, str], ...]) -> None:
+        if files:
+            path, reason = files[0]
+            told = f"{len(files)} unreadable files left out, the first {path}: {reason}"
+            self.notes.append(told)
 
     @property
     def _four(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -206,7 +211,9 @@ class Evaluation:
             self.seed,
             self._supervised if settings.supervised else None,
         )
-        return self._result("few-labels", settings, found.metrics(), found.details())
+        more = {"finetune": asdict(self.settings.finetune), "precision": self.precision}
+        more = more if settings.supervised else {}
+        return self._result("few-labels", settings, found.metrics(), found.details(), more=more)
 
     def _supervised(self, indices: torch.Tensor, number: int) -> float:
         """Test accuracy of the same backbone, trained from scratch on a few labelled images."""
@@ -225,10 +232,10 @@ class Evaluation:
         )
 
     def _finetune(self) -> Result:
-        settings = self.settings.finetune
+        settings, more = self.settings.finetune, {"precision": self.precision}
         place = None
         if self.folder is not None:  # where it is known by what it will have been made of
-            place = self._result("finetune", settings, {}).path(self.folder)
+            place = self._result("finetune", settings, {}, more=more).path(self.folder)
             place.parent.mkdir(parents=True, exist_ok=True)
         found = finetune(
             self.model,
@@ -247,7 +254,7 @@ class Evaluation:
             with whole_file(place.with_suffix(".safetensors")) as file:
                 classes = json.dumps(self.probe.classes)
                 file.write(save(found.state_dict, {"classes": classes}))
-        return self._result("finetune", settings, found.metrics(), found.details())
+        return self._result("finetune", settings, found.metrics(), found.details(), more=more)
 
     def _unlabelled(self) -> Result:
         settings = self.settings.unlabelled
@@ -255,7 +262,7 @@ class Evaluation:
         if self.data.probe is not None:
             images, split = self.data.probe.queries.images, self.data.probe.split
         chosen = images.subset(sample(len(images), settings.images, self.seed))
-        h, h0, h1 = pair_features(
+        found, unreadable = pair_features(
             self.model,
             chosen,
             self.transform,
@@ -264,12 +271,13 @@ class Evaluation:
             workers=self.workers,
             seed=self.seed,
         )
+        self._note_unreadable(unreadable)
         return self._result(
             "unlabelled",
             settings,
-            unlabelled(h, h0, h1),
+            unlabelled(*found),
             split=split,
-            images={"images": len(h), "sha256": chosen.fingerprint()},
+            images={"images": found.shape[1], "sha256": chosen.identity()},
         )
 
     def _result(
@@ -280,14 +288,16 @@ class Evaluation:
         details: dict[str, Any] | None = None,
         split: str | None = None,
         images: dict[str, Any] | None = None,
+        more: dict[str, Any] | None = None,
     ) -> Result:
+        transform = asdict(self.transform)
         return Result(
             protocol=protocol,
             data=self.data.name,
             split=split or self.probe.split,
             metrics=metrics,
             details=self._noted(details or {}),
-            settings=_plain(asdict(settings) | {"transform": asdict(self.transform)}),
+            settings=_plain(asdict(settings) | (more or {}) | {"transform": transform}),
             seed=self.seed,
             model={"name": self.name, "sha256": self._sha256},
             images=images or self._counts,
@@ -304,7 +314,7 @@ class Evaluation:
     @cached_property
     def _counts(self) -> dict[str, Any]:
         parts = (self.probe.bank, self.probe.queries)
-        shas = [part.images.fingerprint().encode() for part in parts]
+        shas = [part.images.identity().encode() for part in parts]
         shas += [part.labels.numpy().tobytes() for part in parts]
         return {
             "train": len(self.probe.bank.labels),

@@ -87,15 +87,18 @@ def features_of(
     *,
     device: torch.device | str = "cpu",
     workers: int = 0,
+    shown: bool = True,
 ) -> Features:
-    """Features of all images that can be read.
+    """Features of all images that can be read; `shown` allows a bar on a terminal.
 
     >>> from amcl.data import MemoryImages
     >>> images = MemoryImages(torch.zeros(10, 3, 8, 8, dtype=torch.uint8))
     >>> features_of(nn.Flatten(), images, Transform(image_size=4)).values.shape
     torch.Size([10, 48])
     """
-    parts = list(feature_batches(model, images, transform, device=device, workers=workers))
+    parts = list(
+        feature_batches(model, images, transform, device=device, workers=workers, shown=shown)
+    )
     unreadable = tuple(bad for part in parts for bad in part.unreadable)
     values, kept = (torch.cat(p) for p in zip(*((p.values, p.kept) for p in parts), strict=True))
     return Features(values, kept, unreadable)
@@ -108,12 +111,14 @@ def feature_batches(
     *,
     device: torch.device | str = "cpu",
     workers: int = 0,
+    shown: bool = True,
 ) -> Iterator[Features]:
-    """Features batch by batch, in order, with a bar on a terminal; no image at all is an error."""
+    """Features batch by batch, in order; no image at all is an error."""
     steps = torch.arange(len(images)).split(BATCH)
     found = 0
     first: tuple[str, str] | None = None
-    with Progress("features", len(images)) as progress, evaluating(model), torch.no_grad():
+    progress = Progress("features", len(images), shown)
+    with progress, evaluating(model), torch.no_grad():
         for step, batch in zip(
             steps, stream(images, steps, workers=workers, replace=False), strict=True
         ):
@@ -169,14 +174,18 @@ def pair_features(
     device: torch.device | str = "cpu",
     workers: int = 0,
     seed: int = 0,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Features of images as they are and of two random views of each: three times (n, D)."""
+) -> tuple[torch.Tensor, tuple[tuple[str, str], ...]]:
+    """Features (3, n, D) of images as they are and of two random views of each.
+
+    With them the files that could not be read, which are left out.
+    """
     steps = torch.arange(len(images)).split(BATCH)
-    found = []
+    found, unreadable = [], dict[str, str]()
     with Progress("features", len(images)) as progress, evaluating(model), torch.no_grad():
         batches = stream(images, steps, workers=workers, replace=False)
         for number, batch in enumerate(batches):
             n = len(batch.pixels)
+            unreadable |= dict(batch.unreadable)
             if n:
                 pixels = batch.pixels.to(device)
                 chance = generator(seed, "pairs", number)
@@ -187,8 +196,7 @@ def pair_features(
             progress.advance(n)
     if not found:
         raise ValueError("there are no images to take features of.")
-    h, h0, h1 = torch.cat(found, 1)
-    return h, h0, h1
+    return torch.cat(found, 1), tuple(unreadable.items())
 
 
 @contextmanager
@@ -203,9 +211,14 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """SHA-256 of a module's kind and all its weights."""
-    kind = getattr(model, "metadata", lambda: type(model).__qualname__)()
-    parts: list[bytes | memoryview] = [repr(kind).encode()]
+    """SHA-256 of a module's structure, as it prints itself, and all its weights.
+
+    What a hand-written `forward` does is not seen: give modules that differ in that alone different
+    names of class.
+    """
+    made = getattr(model, "metadata", None)
+    kind = f"{made()}" if made else f"{type(model).__module__} {type(model).__qualname__} {model}"
+    parts: list[bytes | memoryview] = [kind.encode()]
     for name, value in model.state_dict().items():
         plain = value.detach().cpu().contiguous()
         parts += [f"{name} {plain.dtype} {tuple(plain.shape)}".encode()]

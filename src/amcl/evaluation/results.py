@@ -28,6 +28,7 @@ _TOLD = {  # settings that are shown with the numbers
     "finetune": ("epochs", "layer_decay", "scratch"),
     "unlabelled": ("views",),
 }
+_CHECKPOINTS = (".pt", ".pth", ".ckpt")  # a model of such a name is a state on the way
 FOLDER = "evaluation"  # in a run folder
 SHARES = ("top1", "top5", "n=", "supervised n=", "train_top1")  # shown in per cent
 
@@ -57,7 +58,14 @@ class Result:
     def key(self) -> str:
         """The same for the same protocol, settings, seed, images and weights."""
         same = (self.protocol, self.data, self.split, self.settings, self.seed, self.images)
-        return digest([json.dumps([*same, self.model.get("sha256")], sort_keys=True).encode()])[:8]
+        model = (self.model.get("sha256"), self.checkpoint)
+        return digest([json.dumps([*same, *model], sort_keys=True).encode()])[:8]
+
+    @property
+    def checkpoint(self) -> str:
+        """The name of the checkpoint that was judged; "" for the model of a run."""
+        name = Path(str(self.model.get("name", ""))).name
+        return name if name.endswith(_CHECKPOINTS) else ""
 
     def path(self, run: Path) -> Path:
         """Where this lies in a run folder."""

@@ -1,5 +1,6 @@
 """The features of all images of a source, with their names, in a file."""
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -25,8 +26,8 @@ def embed(
 ) -> Features:
     """Write features and names of the images in `data` to `out`, a new .npz or .parquet file.
 
-    Where the model is of a run, features are kept in the run folder too. Files that cannot be read
-    are left out, and named in what comes back.
+    Where the model is of a run that can be written to, features are kept in its folder too. Files
+    that cannot be read are left out, and named in what comes back.
     """
     check_embeddings_file(out)
     model, device = subject.backbone, find_accelerator(accelerator)
@@ -34,7 +35,7 @@ def embed(
     transform = transform_of(subject, crop, images)
     count = default_workers() if workers is None else workers
     model.to(device)
-    if subject.folder is None:
+    if subject.folder is None or not os.access(subject.folder, os.W_OK):
         found = features_of(model, images, transform, device=device, workers=count)
     else:
         found = FeatureCache(subject.folder / "features").get(

@@ -1,15 +1,24 @@
 """What a model is judged on, taken from its run where nothing else is said."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from amcl.backbones import SMALL
-from amcl.data import DataSet, Images, default_workers, has_test_split, load_dataset
+from amcl.data import (
+    DataSet,
+    Images,
+    default_workers,
+    has_test_split,
+    load_dataset,
+    same_source,
+    validation_of,
+)
 from amcl.evaluation import Evaluation, KnnSettings, Protocols, Transform
 from amcl.models.subject import Subject
 from amcl.settings import choose
-from amcl.training import DataSettings
+from amcl.training import DataSettings, RunError, RunFolder
 from amcl.training.hardware import find_accelerator
 
 CROP = 0.875  # of the shorter side: ImageNet's 224 of 256 pixels
@@ -58,6 +67,7 @@ def evaluation_of(
     Results and features go to the run folder, or to `folder`.
     """
     on = JudgedOn() if on is None else on
+    folder = _writable(subject, folder)
     data, notes = _data(subject, on, seed)
     return Evaluation(
         subject.backbone,
@@ -70,8 +80,21 @@ def evaluation_of(
         workers=_workers(on),
         seed=seed,
         precision=precision,
-        folder=folder or subject.folder,
+        folder=folder,
     )
+
+
+def _writable(subject: Subject, folder: Path | None) -> Path | None:
+    """Where results go: an error where they cannot, or would pass for those of another run."""
+    place = folder or subject.folder
+    if place is None:
+        return None
+    if subject.folder is None or place.resolve() != subject.folder.resolve():
+        if RunFolder(place).config.is_file():
+            raise RunError(f"{place} is the folder of another run: choose another with --out.")
+    elif not os.access(place, os.W_OK):
+        raise RunError(f"{place} cannot be written to: say where results go, with --out FOLDER.")
+    return place
 
 
 def settings_of(subject: Subject) -> Protocols:
@@ -82,6 +105,7 @@ def settings_of(subject: Subject) -> Protocols:
 
 
 def _data(subject: Subject, on: JudgedOn, seed: int) -> tuple[DataSet, tuple[str, ...]]:
+    """The images, and what is to be told of them."""
     run = subject.config
     source = on.data or (run.data.data if run else None)
     if source is None:
@@ -89,35 +113,56 @@ def _data(subject: Subject, on: JudgedOn, seed: int) -> tuple[DataSet, tuple[str
             f"{subject.name} is no run, so it does not say what to judge it on: name a folder or "
             "set with --data."
         )
-    own = run is not None and source == run.data.data
+    own = run is not None and same_source(source, run.data.data)
     trained = run.data if run is not None and own else DataSettings()
-    split = on.split
-    if split == "auto":
-        split = "test" if has_test_split(source) else "validation"
+    split = _split(source, on)
     root = on.data_root or (run.data.data_root if run else None)
-    data = load_dataset(
-        source,
-        root=Path(root) if root else None,
-        image_size=subject.backbone.image_size,
-        canvas=on.canvas or trained.canvas,
-        labels=on.labels or ("folders" if trained.labels == "folders" else "auto"),
-        probe=split,
-        validation=trained.validation or 1000 if on.validation is None else on.validation,
-        memory=on.memory,
-        workers=_workers(on),
-        # The same images are held out as in the run: it has not seen them.
-        seed=run.run.seed if run is not None and own else seed,
-        bank=None,
-    )
-    seen = own and split == "validation" and _trained_on_all(trained, on)
+    try:
+        data = load_dataset(
+            source,
+            root=Path(root) if root else None,
+            image_size=subject.backbone.image_size,
+            canvas=trained.canvas if on.canvas is None else on.canvas,
+            labels=on.labels or ("folders" if trained.labels == "folders" else "auto"),
+            probe=split,
+            validation=trained.validation or 1000 if on.validation is None else on.validation,
+            memory=on.memory,
+            workers=_workers(on),
+            # The same images are held out as in the run: it has not seen them.
+            seed=run.run.seed if run is not None and own else seed,
+            bank=None,
+        )
+    except FileNotFoundError as error:
+        if on.data is not None or run is None:
+            raise
+        raise FileNotFoundError(
+            f"{error} It is what {subject.name} was trained on; name it as it is called from here "
+            "with --data."
+        ) from error
+    seen = own and split == "validation" and _seen(subject, trained, source, data)
     told = "the images it is judged on are among those it was pre-trained on, without labels"
     return data, (told,) if seen else ()
 
 
-def _trained_on_all(trained: DataSettings, on: JudgedOn) -> bool:
-    """Whether the run held out other images than these, or none."""
+def _split(source: str, on: JudgedOn) -> Literal["test", "validation"]:
+    test = has_test_split(source)
+    if on.split == "test" and not test:
+        raise ValueError(f"{source} has no labelled test split: use --split validation.")
+    split: Literal["test", "validation"]
+    split = "test" if on.split == "test" or (on.split == "auto" and test) else "validation"
+    if on.validation and (split == "test" or validation_of(source) == "given"):
+        raise ValueError(f"{source} brings its own {split} images: leave out --validation.")
+    return split
+
+
+def _seen(subject: Subject, trained: DataSettings, source: str, data: DataSet) -> bool:
+    """Whether the run was trained on images that are judged on, and not by its own hold-out."""
+    if validation_of(source) != "cut":
+        return False
     held = trained.probe == "validation" and trained.labels != "none" and trained.validation > 0
-    return not held or on.validation not in (None, trained.validation)
+    # What is left to train on here is what the run was trained on, if the hold-out is the same.
+    others = subject.images is not None and subject.images != len(data.train)
+    return not held or others
 
 
 def transform_of(subject: Subject, crop: float | None, images: Images) -> Transform:

@@ -70,7 +70,7 @@ def _run(
         method = method.to(memory_format=torch.channels_last)
     optimiser = make_optimiser(method, config.optimiser, config.run.batch_size)
     views = Views(data.image_size, config.views, mean=data.mean, std=data.std)
-    watch = Watch(data, views, config.run.knn_k) if first else None
+    watch = Watch(data, config.run.knn_k) if first else None
     peak = config.optimiser.peak_rate(config.run.batch_size)
 
     trained, optimiser = fabric.setup(method, optimiser)

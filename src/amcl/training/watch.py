@@ -1,14 +1,13 @@
 """Probes while a run goes on: kNN where there are labels, collapse, temperatures."""
 
 import logging
-from typing import Any
 
 import torch
 
 from amcl.data import DataSet, MemoryImages, stream
-from amcl.evaluation import effective_rank, extract, knn_accuracy, spread
+from amcl.data.images import Images
+from amcl.evaluation import Features, Transform, effective_rank, features_of, knn_accuracy, spread
 from amcl.methods import Method
-from amcl.views import Views
 
 logger = logging.getLogger("amcl")
 
@@ -20,23 +19,24 @@ _BATCH = 256
 class Watch:
     """Looks at a method from outside: features and projections of fixed images."""
 
-    def __init__(self, data: DataSet, views: Views, knn_k: int) -> None:
-        self.data, self.views, self.knn_k = data, views, knn_k
+    def __init__(self, data: DataSet, knn_k: int) -> None:
+        self.data, self.knn_k = data, knn_k
+        self._transform = Transform(image_size=data.image_size, mean=data.mean, std=data.std)
         self._sample = self._first_of_training() if data.probe is None else None
 
     def probe(self, method: Method, device: torch.device) -> dict[str, float]:
         """Numbers for the log; label metrics only where there are labels."""
-        backbone = method.backbone
         found: dict[str, float] = {}
         if self.data.probe is None:
             if self._sample is None:
                 raise RuntimeError("a sample is drawn where there is no probe")
-            h = self._features(backbone, self._sample, device)
+            h = self._features(method, self._sample, device).values
         else:
             bank, queries = self.data.probe.bank, self.data.probe.queries
-            h = self._features(backbone, queries.images, device)
-            stored = self._features(backbone, bank.images, device)
-            accuracy = knn_accuracy(stored, bank.labels, h, queries.labels, k=self.knn_k)
+            stored, asked = (self._features(method, p.images, device) for p in (bank, queries))
+            h, truth = asked.values, queries.labels[asked.kept]
+            labels = bank.labels[stored.kept]
+            accuracy = knn_accuracy(stored.values, labels, h, truth, k=self.knn_k)
             found[f"knn_{self.data.probe.split}"] = accuracy
         if len(h) > 1:  # one image alone has no spread
             found["spread"], found["effective_rank"] = spread(h), effective_rank(h)
@@ -53,9 +53,8 @@ class Watch:
             )
         return told
 
-    def _features(self, backbone: Any, images: Any, device: torch.device) -> torch.Tensor:
-        batches = (images[rows] for rows in torch.arange(len(images)).split(_BATCH))
-        return extract(backbone, batches, self.views.plain, device)
+    def _features(self, method: Method, images: Images, device: torch.device) -> Features:
+        return features_of(method.backbone, images, self._transform, device=device, shown=False)
 
     def _first_of_training(self) -> MemoryImages:
         """Some images to watch the spread on where nothing is held out."""

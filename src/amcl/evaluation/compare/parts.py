@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from amcl.evaluation.compare.runs import checkpoint
 from amcl.evaluation.compare.settings import differing, flat, setting
 from amcl.evaluation.results import Result
 
@@ -21,7 +20,7 @@ class Entry(NamedTuple):
 
     @property
     def family(self) -> tuple[str, str, str, str]:
-        return checkpoint(self.result), self.result.protocol, self.result.data, self.result.split
+        return self.result.checkpoint, self.result.protocol, self.result.data, self.result.split
 
     @property
     def told(self) -> dict[str, Any]:
@@ -89,7 +88,7 @@ def _together(entries: Sequence[Entry]) -> list[list[Entry]]:
     def order(part: list[Entry]) -> tuple[Any, ...]:
         first = part[0]
         told = [_number_first(value) for _, value in sorted(first.told.items())]
-        return checkpoint(first.result), families.index(first.family), told, first.sha256
+        return first.result.checkpoint, families.index(first.family), told, first.sha256
 
     return sorted((part for kind in kinds.values() for part in _by_images(kind)), key=order)
 

@@ -11,7 +11,6 @@ from scipy.special import stdtrit
 
 from amcl.evaluation.compare.groups import Group
 from amcl.evaluation.compare.parts import Part
-from amcl.evaluation.compare.runs import checkpoint
 from amcl.evaluation.results import SHARES
 
 CONFIDENCE = 0.95
@@ -123,7 +122,7 @@ def make_row(groups: Sequence[Group], part: Part, metric: str) -> Row:
         data=first.data,
         split=first.split,
         metric=metric,
-        model=checkpoint(first) or None,
+        model=first.checkpoint or None,
         settings=first.settings,
         images=first.images if part.same_images else first.images | drawn,
         cells=cells,

@@ -10,8 +10,6 @@ from typing import Any
 from amcl.evaluation.compare.settings import flat
 from amcl.evaluation.results import Result, read_results
 
-CHECKPOINTS = (".pt", ".pth", ".ckpt")  # a model of such a name is a state on the way
-
 _FREE = {  # of the settings of a run, those that change nothing that is learned
     *("data.workers", "data.memory", "data.data_root", "run.log_every", "run.save_every"),
     *("run.save_minutes", "run.keep_every", "run.probe_every", "run.knn_k", "run.tensorboard"),
@@ -40,12 +38,6 @@ def read_runs(paths: Sequence[str | Path]) -> list[Run]:
             raise ValueError(f"{path} is given twice (as {seen[path.resolve()]}): leave one out.")
         seen[path.resolve()] = path
     return [_read_run(path) for path in seen.values()]
-
-
-def checkpoint(result: Result) -> str:
-    """The name of the checkpoint that was judged; "" for the model of the run."""
-    name = Path(str(result.model.get("name", ""))).name
-    return name if name.endswith(CHECKPOINTS) else ""
 
 
 def _read_run(path: Path) -> Run:
@@ -77,9 +69,9 @@ def _read_config(path: Path) -> dict[str, Any]:
 
 def _newest(path: Path, results: list[Result]) -> tuple[list[Result], list[str]]:
     """Results of the newest weights of the model and of each checkpoint; a note of the others."""
-    newest = {checkpoint(r): r.model.get("sha256") for r in results}  # they are sorted by time
-    kept = [r for r in results if r.model.get("sha256") == newest[checkpoint(r)]]
-    old = [r for r in results if r.model.get("sha256") != newest[checkpoint(r)]]
+    newest = {r.checkpoint: r.model.get("sha256") for r in results}  # they are sorted by time
+    kept = [r for r in results if r.model.get("sha256") == newest[r.checkpoint]]
+    old = [r for r in results if r.model.get("sha256") != newest[r.checkpoint]]
     if not old:
         return kept, []
     weights = dict.fromkeys(str(r.model.get("sha256"))[:8] for r in old)
