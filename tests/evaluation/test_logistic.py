@@ -180,3 +180,16 @@ def test_data_that_does_not_fit_is_an_error():
         fit(train_x, torch.zeros_like(train_y), 1.0)
     with pytest.raises(ValueError, match="one a class, leave none to choose from costs="):
         logistic(train_x[:3], train_y[:3], test_x, test_y, 3, made)
+
+
+@pytest.mark.parametrize("standardise", [False, True])
+def test_a_start_saves_steps(standardise):
+    x, y = torch.randn(200, 5), torch.randint(3, (200,))
+    whole = fit(x, y, 1.0, standardise=standardise)
+    short = fit(x, y, 1.0, max_iter=1, standardise=standardise)
+    begun = fit(x, y, 1.0, max_iter=1, standardise=standardise, start=whole)
+    assert whole.converged
+    assert not short.converged
+    assert begun.converged
+    expected = whole.model.predict_proba(x.numpy())
+    assert begun.model.predict_proba(x.numpy()) == pytest.approx(expected, abs=1e-3)

@@ -67,8 +67,11 @@ def fit(
     *,
     max_iter: int = 1000,
     standardise: bool = False,
+    start: Fitted | None = None,
 ) -> Fitted:
     """Logistic regression of labels (N,) on x: (N, D), in double precision.
+
+    It begins at `start`, the regression of another cost: L-BFGS then has less left to do.
 
     >>> x, y = torch.tensor([[-1.0], [-2.0], [1.0], [2.0]]), torch.tensor([0, 0, 1, 1])
     >>> fit(x, y, cost=1.0).accuracy(x, y)
@@ -79,7 +82,10 @@ def fit(
             "logistic regression needs images of two classes or more, and all "
             f"{len(labels)} training images are of one."
         )
-    model = LogisticRegression(C=cost, max_iter=max_iter)
+    model = LogisticRegression(C=cost, max_iter=max_iter, warm_start=start is not None)
+    if start is not None:
+        before = start.model[-1] if standardise else start.model
+        model.coef_, model.intercept_ = before.coef_.copy(), before.intercept_.copy()
     steps = make_pipeline(StandardScaler(), model) if standardise else model
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -114,13 +120,14 @@ def logistic(
     chance = seed_of(seed, "logistic", "hold-out")
     kept, held = choosing("costs", settings.costs, train_y.cpu(), settings.hold_out, chance)
     tops, notes = {}, []
+    found, fits = None, dict[float, Fitted]()
     for cost in sorted(settings.costs) if len(held) else ():
-        found = _fit(train_x[kept], train_y[kept], cost, settings)
+        found = fits[cost] = _fit(train_x[kept], train_y[kept], cost, settings, found)
         tops[cost] = found.accuracy(train_x[held], train_y[held])
         if not found.converged:
             notes.append(f"cost {cost:g} had not converged when it was compared: raise max_iter.")
     cost = max(settings.costs, key=lambda cost: (tops.get(cost, 0.0), -cost))
-    found = _fit(train_x, train_y, cost, settings)
+    found = _fit(train_x, train_y, cost, settings, fits.get(cost))
     if not found.converged:
         notes.append(f"the last fit, with cost {cost:g}, had not converged: raise max_iter.")
     return {
@@ -135,8 +142,21 @@ def logistic(
     }
 
 
-def _fit(x: torch.Tensor, labels: torch.Tensor, cost: float, settings: LogisticSettings) -> Fitted:
-    return fit(x, labels, cost, max_iter=settings.max_iter, standardise=settings.standardise)
+def _fit(
+    x: torch.Tensor,
+    labels: torch.Tensor,
+    cost: float,
+    settings: LogisticSettings,
+    start: Fitted | None,
+) -> Fitted:
+    return fit(
+        x,
+        labels,
+        cost,
+        max_iter=settings.max_iter,
+        standardise=settings.standardise,
+        start=start,
+    )
 
 
 def _numpy(x: torch.Tensor) -> Any:
