@@ -8,6 +8,15 @@ from amcl.functional.contrastive import (
     softmax_contrast,
 )
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
+from amcl.functional.masked import (
+    masked_reconstruction,
+    noise_prediction,
+    normalised_patches,
+    patchify,
+    sincos_levels,
+    sincos_positions,
+    unpatchify,
+)
 from amcl.functional.negative_cosine import negative_cosine
 from amcl.functional.pair import pair_logit, pair_logsumexp
 from amcl.functional.similarity import all_pairs, paired, unit
@@ -28,15 +37,22 @@ __all__ = [
     "cross_correlation",
     "let_positive_compete",
     "literal_prior_tau",
+    "masked_reconstruction",
     "mean_contrast",
     "most_similar",
     "negative_cosine",
+    "noise_prediction",
+    "normalised_patches",
     "omega",
     "pair_logit",
     "pair_logsumexp",
     "paired",
+    "patchify",
     "sigma",
+    "sincos_levels",
+    "sincos_positions",
     "softmax_contrast",
     "uncertainty_tau",
     "unit",
+    "unpatchify",
 ]

@@ -1,0 +1,132 @@
+"""A vision transformer that sees some patches of an image: masks, encoder, fixed positions.
+
+Shape letters: N images, L patches each, V of them visible, D width. `masked` is (N, L), True where
+a patch is not seen. Visible patches keep their order, so that the mask alone says where each
+belongs.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint_sequential
+
+from amcl.functional import sincos_positions
+from amcl.settings import whole_number
+
+
+def random_mask(n: int, tokens: int, ratio: float, generator: torch.Generator) -> torch.Tensor:
+    """Which of L = `tokens` patches of n images are masked. Returns (n, L), on the CPU.
+
+    L·(1 − ratio) patches of each image stay visible, rounded down, at least one. Rows are drawn
+    one after another: n images at once have the same masks as the same images in several parts.
+
+    >>> masked = random_mask(2, 64, 0.75, torch.Generator().manual_seed(0))
+    >>> masked.shape, masked.sum(dim=1)
+    (torch.Size([2, 64]), tensor([48, 48]))
+    """
+    whole_number("tokens", tokens)
+    if not 0 <= ratio < 1:
+        raise ValueError(
+            f"the mask ratio is the share of patches not seen, at least 0 and below 1, got "
+            f"{ratio!r}: 0.75 is MAE's, 0.5 CAN's."
+        )
+    # 10 · (1 − 0.8) is 1.9999999999999996 in floating point, and means 2.
+    visible = max(int(round(tokens * (1 - ratio), 9)), 1)
+    order = torch.rand(n, tokens, generator=generator).argsort(dim=1, stable=True)
+    return torch.ones(n, tokens, dtype=torch.bool).scatter_(1, order[:, :visible], False)
+
+
+def visible_places(masked: torch.Tensor) -> torch.Tensor:
+    """Which patches are visible, in their order. masked: (N, L). Returns indices (N, V).
+
+    >>> visible_places(torch.tensor([[True, False, False], [False, True, False]]))
+    tensor([[1, 2],
+            [0, 2]])
+    """
+    if masked.ndim != 2 or masked.dtype != torch.bool:
+        raise ValueError(
+            f"masks are (N, L) of bool, got {tuple(masked.shape)} of {masked.dtype}: random_mask "
+            "draws them."
+        )
+    counts = (~masked).sum(dim=1)
+    if not len(counts) or not counts[0] or (counts != counts[0]).any():
+        raise ValueError(
+            "every image shows the same number of patches, at least one, got "
+            f"{sorted(set(counts.tolist()))}: draw masks with random_mask."
+        )
+    return masked.to(torch.uint8).argsort(dim=1, stable=True)[:, : int(counts[0])]
+
+
+def encode_visible(network: nn.Module, images: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
+    """What a timm vision transformer makes of the visible patches; masked ones never enter it.
+
+    images: (N, 3, S, S), masked: (N, L). Returns (N, V, D), or (N, 1 + V, D) with the class token
+    in front: what `network.forward_features` gives, for fewer tokens, so that
+    `network.forward_head` of it is the feature of a partly seen image. Where the mask lives on the
+    CPU, an accelerator does not wait for it.
+    """
+    vit = _plain_vit(network)
+    size, patches = tuple(vit.patch_embed.img_size), vit.patch_embed.num_patches
+    if images.shape[-2:] != size or masked.shape != (len(images), patches):
+        raise ValueError(
+            f"this network takes images of {size} pixels and masks of {patches} patches, got "
+            f"{tuple(images.shape)} and {tuple(masked.shape)}."
+        )
+    x = vit.patch_embed(images)
+    x = x.flatten(1, -2) + vit.pos_embed[:, -patches:]  # flat already, unless sizes are dynamic
+    places = visible_places(masked).to(x.device).unsqueeze(-1)
+    x = x.gather(1, places.expand(-1, -1, x.shape[-1]))
+    if vit.cls_token is not None:
+        first = vit.cls_token if vit.no_embed_class else vit.cls_token + vit.pos_embed[:, :1]
+        x = torch.cat([first.expand(len(x), -1, -1), x], dim=1)
+    x = vit.norm_pre(vit.pos_drop(x))
+    if vit.grad_checkpointing:
+        x = checkpoint_sequential(vit.blocks, len(vit.blocks), x, use_reentrant=False)
+    else:
+        x = vit.blocks(x)
+    tokens: torch.Tensor = vit.norm(x)
+    return tokens
+
+
+def fix_positions(network: nn.Module) -> None:
+    """Give a timm vision transformer fixed sin-cos positions that do not train, in place.
+
+    MAE, CAN and MoCo v3 have them. The state dict keeps its keys and shapes.
+    """
+    vit = _plain_vit(network)
+    # With no_embed_class, timm keeps no position for the class token.
+    cls_token = vit.cls_token is not None and not vit.no_embed_class
+    grid = vit.patch_embed.grid_size
+    places = sincos_positions(vit.embed_dim, grid, cls_token=cls_token)
+    with torch.no_grad():
+        vit.pos_embed.copy_(places.unsqueeze(0))
+    vit.pos_embed.requires_grad_(False)
+
+
+def _plain_vit(network: nn.Module) -> Any:
+    """The network, if its tokens can be left out one by one; an error otherwise."""
+    vit: Any = network
+    kind = type(network)
+    base: Any = next((c for c in kind.__mro__ if c.__name__ == "VisionTransformer"), None)
+    fault = ""
+    # timm is unknown in this layer; a class that embeds or runs otherwise would be run wrongly.
+    if base is None or any(
+        getattr(kind, part) is not getattr(base, part)
+        for part in ("_pos_embed", "forward_features")
+    ):
+        fault = f"a {kind.__name__} is not run as timm's VisionTransformer"
+    elif hasattr(vit.patch_embed, "backbone"):
+        fault = "a convolutional stem shows patches their masked neighbours"
+    elif vit.num_reg_tokens:
+        fault = f"it has {vit.num_reg_tokens} register tokens, for which the decoder has no place"
+    elif vit.pos_embed is None:
+        fault = "it has no positions, without which a patch left out cannot be told from another"
+    elif not isinstance(vit.patch_drop, nn.Identity):
+        fault = "it drops patches itself (patch_drop_rate)"
+    if fault:
+        raise ValueError(
+            f"this network cannot be masked: {fault}. Choose a plain vision transformer, such as "
+            "vit_tiny_patch16_224, vit_small_patch16_224 or vit_base_patch16_224."
+        )
+    return vit
