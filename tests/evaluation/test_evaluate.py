@@ -151,6 +151,14 @@ def test_the_supervised_baseline_is_of_the_same_backbone():
     assert len(found.details["draws"]["supervised n=5"]) == 2
 
 
+def test_from_scratch_no_layer_learns_more_slowly():
+    settings = replace(QUICK.finetune, epochs=1, scratch=True, layer_decay=0.5)
+    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), image_size=8)
+    chosen = Protocols(finetune=settings)
+    found = Evaluation(backbone, data(), TRANSFORM, settings=chosen).run("finetune")
+    assert found.settings["layer_decay"] == found.details["layer_decay"] == 1
+
+
 def test_labelled_protocols_need_labels():
     unlabelled = data(probe=None, notes=("the images do not all lie in <class>/<file>",))
     evaluation = Evaluation(Counting(), unlabelled, TRANSFORM)

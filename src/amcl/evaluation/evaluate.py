@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -233,6 +233,8 @@ class Evaluation:
 
     def _finetune(self) -> Result:
         settings, more = self.settings.finetune, {"precision": self.precision}
+        if settings.scratch:  # as `finetune` takes it: the result says what was done
+            settings = replace(settings, layer_decay=1.0)
         place = None
         if self.folder is not None:  # where it is known by what it will have been made of
             place = self._result("finetune", settings, {}, more=more).path(self.folder)
