@@ -13,7 +13,7 @@ help:
 	@echo "make test-all  the slow tests too (7 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
-	@echo "make bench   measure time and memory, write benchmarks/results (20 minutes)"
+	@echo "make bench   measure time and memory, write benchmarks/results (30 minutes)"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
 	@echo "make clean   remove the virtual environment and all caches"
 

@@ -189,7 +189,7 @@ def write(results: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="timed rounds of the full size")
+    parser.add_argument("--rounds", type=int, default=3, help="timed rounds of the full size")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.alone:
