@@ -159,6 +159,13 @@ def test_from_scratch_no_layer_learns_more_slowly():
     assert found.settings["layer_decay"] == found.details["layer_decay"] == 1
 
 
+def test_precision_is_part_of_a_fine_tuning(tmp_path):
+    plain = Evaluation(Counting(), data(), TRANSFORM, settings=QUICK, folder=tmp_path)
+    assert plain.run("finetune").settings["precision"] == "32"
+    with pytest.raises(ValueError, match="bf16"):  # on a CPU
+        Evaluation(Counting(), data(), TRANSFORM, settings=QUICK, precision="bf16").run("finetune")
+
+
 def test_labelled_protocols_need_labels():
     unlabelled = data(probe=None, notes=("the images do not all lie in <class>/<file>",))
     evaluation = Evaluation(Counting(), unlabelled, TRANSFORM)

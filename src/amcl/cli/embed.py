@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from amcl.cli.model import ModelOptions
+from amcl.cli.model import Model, ModelOptions
 from amcl.cli.pretrain import attempt
 from amcl.models.embed import embed
 from amcl.training.display import console, log_to_console
@@ -22,8 +22,7 @@ class Embed:
     amcl embed runs/first --data FOLDER --out features.npz
     """
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """A run folder, a checkpoint of it, a file of weights, or a timm model by name."""
+    model: Model
     data: str
     """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
     out: Path
@@ -53,8 +52,6 @@ def _embed(args: list[str]) -> None:
     options = tyro.cli(Embed, args=args, prog="amcl embed")
     log_to_console()
     subject = options.weights.open(options.model)
-    for note in subject.notes:
-        logger.info("%s: %s", subject.name, note)
     found = embed(
         subject,
         options.data,

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 from rich.console import Console
 
-from amcl.cli.model import ModelOptions
+from amcl.cli.model import Model, ModelOptions
 from amcl.cli.pretrain import attempt
 from amcl.evaluation import PROTOCOLS, Evaluation, Protocol, Protocols, Result
 from amcl.evaluation.results import table
@@ -40,8 +40,7 @@ USUAL: tuple[Protocol, ...] = ("knn", "linear", "unlabelled")
 class Options:
     """What `amcl evaluate` takes."""
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """A run folder, a checkpoint of it, a file of weights, or a timm model by name."""
+    model: Model
     protocols: tuple[Protocol, ...] = ()
     """Which to run; none: knn, linear and unlabelled, the last alone where there are no labels."""
     out: Path | None = None
@@ -78,8 +77,6 @@ def _evaluate(args: list[str]) -> None:
     log_to_console()
     subject = options.weights.open(options.model, options.seed)
     options = parse(args, settings_of(subject))  # what a run says comes before our defaults
-    for note in subject.notes:
-        logger.info("%s: %s", subject.name, note)
     evaluation = evaluation_of(
         subject,
         options.images,

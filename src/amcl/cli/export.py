@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from amcl.cli.model import ModelOptions
+from amcl.cli.model import Model, ModelOptions
 from amcl.cli.pretrain import attempt
 from amcl.models.export import export
 from amcl.training.display import log_to_console
@@ -24,8 +24,7 @@ class Export:
     amcl export runs/first/checkpoints/epoch-0100.pt --out FOLDER --onnx
     """
 
-    model: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """A run folder, a checkpoint of it, a file of weights, or a timm model by name."""
+    model: Model
     out: Path | None = None
     """A new folder; none: RUN/export."""
     onnx: bool = False
@@ -46,8 +45,6 @@ def _export(args: list[str]) -> None:
     options = tyro.cli(Export, args=args, prog="amcl export")
     log_to_console()
     subject = options.weights.open(options.model)
-    for note in subject.notes:
-        logger.info("%s: %s", subject.name, note)
     written = export(subject, options.out, onnx=options.onnx, heads=options.heads)
     if options.heads and subject.checkpoint is None:
         logger.info("%s: no checkpoint, so no heads to export", subject.name)

@@ -1,9 +1,23 @@
 """The options by which every command finds a model that is no run."""
 
+import logging
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+import tyro
 
 from amcl.models import Subject, open_model
+
+logger = logging.getLogger("amcl")
+
+Model = Annotated[
+    str,
+    tyro.conf.Positional,
+    tyro.conf.arg(
+        metavar="MODEL",
+        help="A run folder, a checkpoint of it, a file of weights, or a timm model by name.",
+    ),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +42,8 @@ class ModelOptions:
     """Fetch timm's own weights."""
 
     def open(self, source: str, seed: int = 0) -> Subject:
-        """The model that a user named."""
-        return open_model(
+        """The model that a user named; what was chosen on their behalf is told."""
+        subject = open_model(
             source,
             backbone=self.backbone,
             width=self.width,
@@ -41,3 +55,6 @@ class ModelOptions:
             pretrained=self.pretrained,
             seed=seed,
         )
+        for note in subject.notes:
+            logger.info("%s: %s", subject.name, note)
+        return subject

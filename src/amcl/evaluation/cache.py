@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from amcl.data import Images
-from amcl.evaluation.features import Features, Transform, fingerprint
+from amcl.evaluation.features import Features, Transform, feature_batches, features_of, fingerprint
 from amcl.files import digest, whole_file
 
 FORMAT = 1
@@ -82,6 +82,24 @@ class FeatureCache:
                 }
             )
             file.write(text.encode())
+
+
+def kept_features(
+    folder: Path | None,
+    model: nn.Module,
+    images: Images,
+    transform: Transform,
+    *,
+    device: torch.device | str = "cpu",
+    workers: int = 0,
+) -> Features:
+    """Features of images, from `folder` where they were taken before; None keeps nothing."""
+    where: dict[str, Any] = {"device": device, "workers": workers}
+    if folder is None:
+        return features_of(model, images, transform, **where)
+    return FeatureCache(folder).get(
+        model, images, transform, lambda: feature_batches(model, images, transform, **where)
+    )
 
 
 def _write_header(file: Any, shape: tuple[int, int]) -> int:

@@ -14,13 +14,11 @@ from torch import nn
 
 from amcl.data import DataSet, Images, Probe
 from amcl.data.split import sample
-from amcl.evaluation.cache import FeatureCache
+from amcl.evaluation.cache import kept_features
 from amcl.evaluation.features import (
     AugmentedFeatures,
     Features,
     Transform,
-    feature_batches,
-    features_of,
     fingerprint,
     pair_features,
 )
@@ -132,14 +130,13 @@ class Evaluation:
 
     def features(self, images: Images) -> Features:
         """Features of images, from the run folder where they were taken before."""
-        where: dict[str, Any] = {"device": self.device, "workers": self.workers}
-        if self.folder is None:
-            return features_of(self.model, images, self.transform, **where)
-        return FeatureCache(self.folder / "features").get(
+        return kept_features(
+            None if self.folder is None else self.folder / "features",
             self.model,
             images,
             self.transform,
-            lambda: feature_batches(self.model, images, self.transform, **where),
+            device=self.device,
+            workers=self.workers,
         )
 
     def _noting(self, found: Features) -> Features:
@@ -150,7 +147,8 @@ class Evaluation:
         if files:
             path, reason = files[0]
             told = f"{len(files)} unreadable files left out, the first {path}: {reason}"
-            self.notes.append(told)
+            if told not in self.notes:  # two protocols may read the same images
+                self.notes.append(told)
 
     @property
     def _four(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:

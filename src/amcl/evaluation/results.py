@@ -96,7 +96,7 @@ def table(results: Sequence[Result], name: str) -> Table:
     out.add_column("how", overflow="fold")
     for result in results:
         numbers = "\n".join(f"{n} {spelled(result, n)}" for n in result.metrics)
-        out.add_row(result.protocol, numbers, "\n".join([how(result), *_notes(result)]))
+        out.add_row(result.protocol, numbers, how(result))
         out.add_section()
     return out
 
@@ -110,7 +110,7 @@ def spelled(result: Result, name: str) -> str:
 
 
 def how(result: Result) -> str:
-    """The settings that matter most and what was chosen; how many images."""
+    """Lines: the settings that matter most and what was chosen; how many images; notes."""
     told = []
     for name in _TOLD.get(result.protocol, ()):
         value = result.settings.get(name)
@@ -120,17 +120,14 @@ def how(result: Result) -> str:
             told.append(f"{name} {value}")
     told += [_chosen(result.details, name) for name in ("lr", "cost") if name in result.details]
     counts = ", ".join(f"{n:,} {what}" for what, n in result.images.items() if what != "sha256")
-    return "\n".join(line for line in (", ".join(told), counts) if line)
+    notes = [f"note: {note}" for note in result.details.get("notes", ())]
+    return "\n".join(line for line in (", ".join(told), counts, *notes) if line)
 
 
 def _chosen(details: Mapping[str, Any], name: str) -> str:
     held, tried = details.get("hold_out_images"), details.get("hold_out_top1", ())
     chosen = f"{name} {details[name]:g}"
     return f"{chosen} of {len(tried)}, chosen on {held:,} training images" if held else chosen
-
-
-def _notes(result: Result) -> list[str]:
-    return [f"note: {note}" for note in result.details.get("notes", ())]
 
 
 def _read(path: Path) -> Result:

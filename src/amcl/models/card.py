@@ -152,15 +152,11 @@ def _scores(results: Sequence[Result]) -> list[str]:
             result.protocol,
             f"{Path(result.data).name or result.data}, {result.split}",
             ", ".join(f"{name} {spelled(result, name)}" for name in result.metrics),
-            "; ".join([*how(result).splitlines(), f"seed {result.seed}", *_notes(result)]),
+            "; ".join([*how(result).splitlines(), f"seed {result.seed}"]),
         )
         for result in results
     ]
     return [f"## Scores\n\n{_table(('protocol', 'data', 'result', 'how'), rows)}"]
-
-
-def _notes(result: Result) -> list[str]:
-    return [f"note: {note}" for note in result.details.get("notes", ())]
 
 
 def _times(width: float) -> str:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Literal
 
 from amcl.data import default_workers, list_pictures
-from amcl.evaluation.cache import FeatureCache
+from amcl.evaluation.cache import kept_features
 from amcl.evaluation.embed import check_embeddings_file, write_embeddings
-from amcl.evaluation.features import Features, feature_batches, features_of
+from amcl.evaluation.features import Features
 from amcl.models.evaluate import transform_of
 from amcl.models.subject import Subject
 from amcl.training.hardware import find_accelerator
@@ -35,14 +35,14 @@ def embed(
     transform = transform_of(subject, crop, images)
     count = default_workers() if workers is None else workers
     model.to(device)
-    if subject.folder is None or not os.access(subject.folder, os.W_OK):
-        found = features_of(model, images, transform, device=device, workers=count)
-    else:
-        found = FeatureCache(subject.folder / "features").get(
-            model,
-            images,
-            transform,
-            lambda: feature_batches(model, images, transform, device=device, workers=count),
-        )
+    run = subject.folder
+    found = kept_features(
+        run / "features" if run is not None and os.access(run, os.W_OK) else None,
+        model,
+        images,
+        transform,
+        device=device,
+        workers=count,
+    )
     write_embeddings(out, names, found)
     return found
