@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from amcl.cli import main
-from amcl.cli.pretrain import free_folder, parse
+from amcl.cli.pretrain import attempt, free_folder, parse
 from amcl.training import Config, read_metrics
 
 QUICK = ["--epochs", "1", "--batch-size", "1000", "--width", "0.125"]
@@ -163,6 +163,15 @@ def test_importing_the_losses_stays_light():
     code = f"import sys, amcl; print(*[m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_a_closed_pipe_is_left_to_main(capsys):
+    def work():
+        raise BrokenPipeError(32, "Broken pipe")
+
+    with pytest.raises(BrokenPipeError):
+        attempt("amcl export", work)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_reader_that_has_seen_enough_is_no_error():

@@ -71,6 +71,8 @@ def attempt(command: str, work: Callable[[], None], interrupted: str = "") -> in
         return _tell(command, str(error), "red", 2)
     except KeyboardInterrupt:
         return _tell(command, f"interrupted. {interrupted}".rstrip(), "yellow", 130)
+    except BrokenPipeError:  # no error: whoever read has seen enough, which `main` answers
+        raise
     except OSError as error:
         return _tell(command, str(error), "red", 1)
     return 0
