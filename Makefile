@@ -9,11 +9,11 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint cons
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
-	@echo "make test    set up, then run the tests (5 minutes)"
-	@echo "make test-all  the slow tests too (7 minutes)"
+	@echo "make test    set up, then run the tests (5 to 6 minutes)"
+	@echo "make test-all  the slow tests too (12 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
-	@echo "make bench   measure time and memory, write benchmarks/results (30 minutes)"
+	@echo "make bench   measure time and memory, write benchmarks/results (40 minutes)"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
 	@echo "make clean   remove the virtual environment and all caches"
 
@@ -60,6 +60,7 @@ bench: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/views.py
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/evaluation.py
+	@$(BIN)/python benchmarks/masked.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

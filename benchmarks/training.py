@@ -32,7 +32,7 @@ ROUNDS = 3
 
 def configuration(folder: Path, width: float, batch_size: int, epochs: int) -> Config:
     """SimCLR on a folder of 32-pixel images, all five augmentations on."""
-    config = recipes.cifar("simclr")
+    config = recipes.recipe("cifar10-simclr")
     return replace(
         config,
         data=replace(config.data, data=str(folder), probe="none"),

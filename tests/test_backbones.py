@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from amcl.backbones import Backbone, BackboneSettings
+from amcl.backbones import Backbone, BackboneSettings, backbone_of
 
 
 def make(name, image_size, **options):
@@ -151,6 +151,74 @@ def test_dim_is_what_comes_out_of_networks_with_a_hidden_last_layer():
         assert backbone(torch.randn(1, 3, 96, 96)).shape == (1, backbone.dim)
 
 
+@pytest.mark.parametrize(
+    "name", ["test_vit", "vit_tiny_patch16_224", "vit_base_patch16_clip_quickgelu_224"]
+)
+def test_the_mean_of_the_patch_tokens_may_be_the_features(name):
+    width = 0.1 if name.startswith("vit_base") else 1.0
+    token, mean = (make(name, 32, width=width, pool=pool).eval() for pool in ("auto", "mean"))
+    assert shapes(mean.network) == shapes(token.network)
+    mean.load(token.network.state_dict(), "the other")
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        tokens = token.network.forward_features(images)
+        assert tokens.shape[1] == 1 + 64
+        torch.testing.assert_close(mean.network.forward_features(images), tokens)
+        torch.testing.assert_close(mean(images), sum(tokens[:, 1:].unbind(1)) / 64)
+        torch.testing.assert_close(token(images), tokens[:, 0])
+    assert mean.dim == token.dim == tokens.shape[2]
+    assert not mean.as_published
+
+
+@pytest.mark.parametrize("options", [{"pool": "mean"}, {"patch": 8}])
+@pytest.mark.parametrize("name", ["resnet18", "convnext_atto"])
+def test_only_vision_transformers_choose_patches_and_how_they_pool(name, options):
+    with pytest.raises(ValueError, match=rf"patch and pool .* {name!r} is a \w+: leave them out"):
+        make(name, 96, **options)
+
+
+@pytest.mark.parametrize(("image_size", "stem"), [(32, "auto"), (96, "auto"), (32, "standard")])
+def test_patches_are_of_the_size_that_is_asked_for(image_size, stem):
+    network = on_meta("vit_tiny_patch16_224", image_size, stem=stem, patch=4)
+    assert network.patch_embed.patch_size == (4, 4)
+    assert network.patch_embed.num_patches == (image_size // 4) ** 2
+    with pytest.raises(ValueError, match=r"patches of 5 pixels, and .* or other patches"):
+        make("vit_tiny_patch16_224", image_size, patch=5)
+
+
+@pytest.mark.parametrize("name", ["deit_tiny_distilled_patch16_224", "vit_base_patch16_siglip_224"])
+def test_the_mean_takes_the_place_of_a_class_token_and_of_nothing_else(name):
+    with pytest.raises(ValueError, match=r"does not end in a class token.* use pool='auto'"):
+        on_meta(name, 224, pool="mean")
+
+
+def test_what_pools_by_the_mean_already_stays_as_published():
+    with torch.device("meta"):
+        backbone = make("vit_base_patch16_siglip_gap_224", 224, pool="mean")
+    assert backbone.as_published
+
+
+def test_blocks_without_heads_of_their_own_have_one_width():
+    assert on_meta("vit_small_patch16_18x2_224", 224).embed_dim == 384
+    with pytest.raises(ValueError, match=r"width=0.5 is not known for the blocks of 'vit_small"):
+        on_meta("vit_small_patch16_18x2_224", 224, width=0.5)
+
+
+def test_metadata_say_patches_and_pooling_and_old_ones_mean_the_usual():
+    said = {"mean": [0.5] * 3, "std": [0.25] * 3}
+    other = make("test_vit", 16, patch=4, pool="mean")
+    again = backbone_of(other.metadata() | said, other.network.state_dict(), "a file")
+    assert again.settings == other.settings
+    first = make("test_vit", 16, pool="mean")
+    made, tensors = first.metadata() | said, first.network.state_dict()
+    old = {name: value for name, value in made.items() if name not in ("patch", "pool")}
+    again = backbone_of(old, tensors, "a file")
+    assert (again.settings.patch, again.settings.pool) == (None, "auto")
+    images = torch.randn(2, 3, 16, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(again(images), first.network.forward_features(images)[:, 0])
+
+
 def test_metadata_makes_the_same_network_again():
     first = make("resnet10t", 32, width=0.25, stem="standard")
     metadata = first.metadata()
@@ -173,6 +241,7 @@ CODED = [
     ("vit_tiny_patch16_224", 224, {}),
     ("vit_tiny_patch16_224", 32, {}),
     ("vit_tiny_patch16_224", 96, {"width": 2 / 3}),
+    ("vit_tiny_patch16_224", 32, {"patch": 8, "pool": "mean"}),
     ("convnext_atto", 96, {}),
 ]
 
@@ -246,6 +315,8 @@ def test_unknown_name_suggests_the_nearest():
         ({"width": 0}, "width must be a finite number above 0"),
         ({"width": math.nan}, "width must be a finite number above 0"),
         ({"stem": "tiny"}, "stem must be one of 'auto', 'small', 'standard'; got 'tiny'"),
+        ({"patch": 0}, "patch must be a whole number, at least 1, got 0: it is in pixels"),
+        ({"pool": "max"}, "pool must be one of 'auto', 'mean'; got 'max'"),
     ],
 )
 def test_settings_are_checked(options, message):

@@ -12,9 +12,12 @@ import pytest
 import tyro
 
 import amcl
+import amcl.methods
 from amcl import recipes
+from amcl.backbones import Backbone, BackboneSettings
 from amcl.cli import compare, embed, evaluate, export
 from amcl.cli.pretrain import parse
+from amcl.training.pretrain import export_backbone
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,6 +53,11 @@ def test_commands_are_understood(command, tmp_path, monkeypatch):
     run = tmp_path / "runs/first"
     run.mkdir(parents=True)
     (run / "config.toml").write_text(recipes.recipe("builtin-simclr").to_toml())
+    if "--init runs/mae" in command:
+        (tmp_path / "runs/mae").mkdir()
+        backbone = Backbone(BackboneSettings(backbone="test_vit"), 16)
+        trained = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
+        export_backbone(tmp_path / "runs/mae/backbone.safetensors", backbone, trained)
     (tmp_path / "mine.toml").write_text(recipes.recipe("builtin-moco").to_toml())
     parse(shlex.split(command.replace("FOLDER", "pictures")))
 
@@ -96,15 +104,15 @@ def rows():
 
 def test_every_equation_names_a_function_and_a_test_that_exist():
     tests = {
-        f"{path.name}::{node.name}"
-        for path in (ROOT / "tests").glob("test_*.py")
+        f"{path.relative_to(ROOT / 'tests')}::{node.name}"
+        for path in (ROOT / "tests").rglob("test_*.py")
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef)
     }
     found = list(rows())
     assert len(found) >= 25
     for equation, functions, proofs, *_ in found:
-        names = re.findall(r"`((?:functional\.|temperature\.)?\w+)`", functions)
+        names = re.findall(r"`((?:\w+\.)?\w+)`", functions)
         assert names, f"{equation}: no function"
         for name in names:
             if name == "head_reduction":

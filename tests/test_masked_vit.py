@@ -1,6 +1,7 @@
 """A vision transformer that sees some patches: what enters it, what comes out, what is decoded."""
 
 import copy
+import math
 
 import pytest
 import timm
@@ -21,8 +22,11 @@ from amcl.modules import (
     NoiseEmbedding,
     encode_visible,
     fix_positions,
+    is_vit,
+    plain_vit,
     random_mask,
     visible_places,
+    xavier_start,
 )
 from amcl.seeds import generator
 from reference import masked as literal
@@ -258,6 +262,77 @@ def test_a_width_without_positions_is_refused_and_nothing_changed():
         fix_positions(network)
     assert network.pos_embed.requires_grad
     assert torch.equal(network.pos_embed, before)
+
+
+# the start
+
+
+def weights_of(network, separate_qkv):
+    """Every matrix that Xavier draws, with its own bounds: a linear layer, or a third of one."""
+    for name, part in network.named_modules():
+        if isinstance(part, nn.Linear):
+            thirds = 3 if separate_qkv and name.endswith("qkv") else 1
+            yield from ((name, rows) for rows in part.weight.detach().chunk(thirds))
+    kernels = network.patch_embed.proj.weight.detach()
+    yield "patch_embed", kernels.reshape(len(kernels), -1)
+
+
+@pytest.mark.parametrize("separate_qkv", [False, True])
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "vit_base_patch16_siglip_gap_224"])
+def test_weights_start_as_xaviers(name, separate_qkv):
+    network = network_of(name)
+    norms = {key: p.detach().clone() for key, p in network.named_parameters() if "norm" in key}
+    positions = network.pos_embed.detach().clone()
+    xavier_start(network, separate_qkv=separate_qkv)
+    matrices = list(weights_of(network, separate_qkv))
+    assert len(matrices) == 12 * (6 if separate_qkv else 4) + 1
+    for part, weight in matrices:
+        bound = math.sqrt(6 / sum(weight.shape))
+        assert weight.abs().max().item() <= bound, part
+        assert weight.abs().max().item() == pytest.approx(bound, rel=0.01), part
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05), part  # uniform
+    for key, parameter in network.named_parameters():
+        if key in norms:
+            assert torch.equal(parameter, norms[key]), key
+        elif key.endswith("bias"):
+            assert not parameter.any(), key
+    assert torch.equal(network.pos_embed, positions)
+    if network.cls_token is not None:
+        assert network.cls_token.std().item() == pytest.approx(0.02, rel=0.2)
+
+
+def test_a_start_follows_from_the_seed_and_is_of_a_vision_transformer():
+    starts = []
+    for _ in range(2):
+        network = network_of()
+        torch.manual_seed(3)
+        xavier_start(network)
+        starts.append(network.blocks[-1].mlp.fc2.weight)
+    assert torch.equal(*starts)
+    with torch.device("meta"), pytest.raises(ValueError, match="a ResNet is not run"):
+        xavier_start(timm.create_model("resnet18", num_classes=0))
+
+
+@pytest.mark.parametrize(
+    ("name", "vit", "plain"),
+    [
+        ("test_vit", True, True),
+        ("vit_base_patch16_siglip_gap_224", True, True),
+        ("deit_tiny_distilled_patch16_224", True, False),
+        ("test_vit2", True, False),
+        ("beit_base_patch16_224", False, False),
+        ("resnet18", False, False),
+    ],
+)
+def test_which_networks_are_vision_transformers_and_which_plain(name, vit, plain):
+    with torch.device("meta"):
+        network = timm.create_model(name, num_classes=0)
+    assert is_vit(network) == vit
+    if plain:
+        assert plain_vit(network) is network
+    else:
+        with pytest.raises(ValueError, match="Choose a plain vision transformer: vit_tiny_patch16"):
+            plain_vit(network)
 
 
 # decoder

@@ -1,4 +1,4 @@
-"""The encoder that follows, the momentum's schedule and the queue, by hand."""
+"""The encoder that follows, the momentum's schedule, anchors and the queue, by hand."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from amcl.modules import MomentumCopy, Queue, cosine_momentum
+from amcl.modules import Anchor, MomentumCopy, Queue, cosine_momentum
 
 
 def test_copy_follows_by_exponential_averages():
@@ -47,6 +47,63 @@ def test_copy_is_never_trained_and_its_statistics_are_its_own():
     assert module[1].num_batches_tracked == 0
     follower.follow(module, 0.0)
     assert not torch.equal(follower.module[1].running_mean, module[1].running_mean)
+
+
+def test_copy_becomes_the_module_statistics_too_and_stays_apart():
+    module = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    follower = MomentumCopy(module)
+    with torch.no_grad():
+        module[0].weight.normal_()
+    module(torch.randn(5, 3))
+    follower.equal(module)
+    own, other = follower.module.state_dict(), module.state_dict()
+    assert own["1.num_batches_tracked"] == 1
+    assert all(torch.equal(own[name], value) for name, value in other.items())
+    assert not any(p.requires_grad for p in follower.parameters())
+    with torch.no_grad():
+        module[0].weight.zero_()
+    assert follower.module[0].weight.any()  # equal, not the same tensor
+
+
+def tensors():
+    return [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in ((3, 2), (4,), ())]
+
+
+def test_an_anchor_tells_the_sum_of_distances_and_pulls_by_their_signs():
+    places, now = tensors(), tensors()
+    anchor = Anchor(places)
+    distance = anchor(now)
+    total = 0.0
+    for place, tensor in zip(places, now, strict=True):
+        for a, b in zip(place.flatten().tolist(), tensor.flatten().tolist(), strict=True):
+            total += abs(b - a)
+    assert distance.item() == pytest.approx(total, rel=1e-12)
+    distance.backward()
+    for place, tensor in zip(places, now, strict=True):
+        assert torch.equal(tensor.grad, (tensor - place).sign())
+        assert place.grad is None
+
+
+def test_an_anchor_remembers_until_it_settles_elsewhere():
+    first, second = tensors(), tensors()
+    anchor = Anchor(first)
+    with torch.no_grad():
+        for tensor in first:
+            tensor.add_(1.0)
+    assert anchor(first).item() == pytest.approx(6 + 4 + 1)
+    anchor.settle(second)
+    assert anchor(second) == 0
+    with pytest.raises(ValueError, match="argument"):
+        anchor.settle(second[:2])
+
+
+def test_an_anchor_is_state_that_does_not_train():
+    places, other = tensors(), Anchor(tensors())
+    anchor = Anchor(places)
+    assert not list(anchor.parameters())
+    assert len(anchor.state_dict()) == 3
+    other.load_state_dict(anchor.state_dict(), strict=True)
+    assert other(places) == 0
 
 
 def test_momentum_rises_along_a_half_cosine():

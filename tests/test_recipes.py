@@ -4,10 +4,14 @@ import dataclasses
 from dataclasses import replace
 
 import pytest
+import torch
 
 from amcl import recipes
-from amcl.methods import METHODS
+from amcl.backbones import Backbone
+from amcl.methods import METHODS, make_method
 
+RESNETS = ("simclr", "moco", "simsiam", "barlow")
+VITS = ("mae", "can", "mocov3", "lgp")
 SETS = ("builtin", "folder", "cifar10", "cifar100", "stl10", "tinyimagenet", "imagenet")
 
 
@@ -21,18 +25,28 @@ def figures(name, *paths):
 
 
 def test_there_is_a_recipe_for_each_set_and_method():
-    wanted = {f"{data}-{m}{s}" for data in SETS for m in METHODS for s in ("", "-amcl")}
+    assert set(RESNETS + VITS) == set(METHODS)
+    wanted = {f"{data}-{method}" for data in SETS for method in METHODS}
+    wanted |= {f"imagenet-{method}-large" for method in VITS}
+    wanted |= {f"{name}-amcl" for name in wanted if "-mae" not in name}
     assert set(recipes.names()) == wanted
     assert len(recipes.names()) == len(wanted)
 
 
-@pytest.mark.parametrize("name", [n for n in recipes.names() if not n.endswith("-amcl")])
+@pytest.mark.parametrize("name", [n for n in recipes.names() if f"{n}-amcl" in recipes.names()])
 def test_amcl_is_three_heads_and_adaptive_temperatures_alone(name):
     base, amcl = recipes.recipe(name), recipes.recipe(f"{name}-amcl")
     assert (base.method.heads, base.method.temperature) == (1, "constant")
     assert (amcl.method.heads, amcl.method.temperature) == (3, "adaptive")
     method = replace(amcl.method, heads=1, temperature="constant")
     assert replace(amcl, method=method) == base
+
+
+def test_mae_has_no_amcl_form():
+    with pytest.raises(ValueError, match="mae has no heads, and so no AMCL form"):
+        recipes.with_amcl(recipes.recipe("imagenet-mae"))
+    with pytest.raises(ValueError, match="no AMCL form"):
+        recipes.recipe("imagenet-mae-amcl")
 
 
 @pytest.mark.parametrize("data", SETS)
@@ -92,7 +106,7 @@ def test_cifar100_is_cifar10_for_longer():
 
 
 def test_stl10():
-    for method in METHODS:
+    for method in RESNETS:
         assert figures(
             f"stl10-{method}",
             *("optimiser.optimiser", "optimiser.lr", "optimiser.weight_decay"),
@@ -155,6 +169,127 @@ def test_imagenet_barlow():
     assert "s" in config.views.views
 
 
+@pytest.mark.parametrize("method", RESNETS)
+def test_tinyimagenet_is_cifar_with_a_resnet50(method):
+    """The network is the paper's."""
+    tiny, cifar = (recipes.recipe(f"{data}-{method}") for data in ("tinyimagenet", "cifar10"))
+    assert (tiny.backbone.backbone, tiny.backbone.stem) == ("resnet50", "auto")
+    assert replace(tiny, data=cifar.data, backbone=cifar.backbone) == cifar
+
+
+@pytest.mark.parametrize("name", ["tiny-imagenet-can-amcl", "tiny-imagenet-simclr"])
+def test_tinyimagenet_by_its_other_name(name):
+    config = recipes.recipe(name)
+    assert config == recipes.recipe(name.replace("tiny-imagenet", "tinyimagenet"))
+    assert config.data.data == "tinyimagenet"
+
+
+ADAMW = ("optimiser.optimiser", "optimiser.weight_decay", "optimiser.adam_betas")
+RUN = ("optimiser.warmup_epochs", "optimiser.schedule", "run.batch_size", "run.epochs")
+
+
+def peak(name):
+    config = recipes.recipe(name)
+    return config.optimiser.peak_rate(config.run.batch_size)
+
+
+def test_imagenet_mae():
+    name = "imagenet-mae"
+    assert figures(name, *ADAMW) == ("adamw", 0.05, (0.9, 0.95))
+    assert figures(name, *RUN) == (40, "cosine", 4096, 800)
+    assert peak(name) == pytest.approx(1.5e-4 * 4096 / 256)
+    assert figures(
+        name,
+        *("method.mask_ratio", "method.normalise_targets", "method.decoder_dim"),
+        *("method.decoder_depth", "method.decoder_heads", "views.views", "views.crop_scale"),
+        *("backbone.backbone", "backbone.width"),
+    ) == (0.75, True, 512, 8, 16, "ae", (0.2, 1.0), "vit_base_patch16_224", 1)
+
+
+def test_imagenet_can():
+    name = "imagenet-can"
+    assert figures(name, *ADAMW) == ("adamw", 0.05, (0.9, 0.95))
+    assert figures(name, *RUN) == (40, "cosine", 4096, 800)
+    assert peak(name) == pytest.approx(2.5e-4 * 4096 / 256)
+    assert figures(
+        name,
+        *("method.projector", "method.projector_norm", "method.tau", "method.noise"),
+        *("method.mask_ratio", "method.decoder_dim", "method.decoder_depth"),
+        *("method.decoder_heads", "backbone.backbone", "backbone.pool"),
+    ) == (
+        *((4096, 4096, 128), True, 0.1, 0.05, 0.5, 512, 8, 16),
+        *("vit_base_patch16_224", "mean"),
+    )
+    assert figures(
+        name, *(f"method.{term}_weight" for term in ("contrast", "reconstruction", "denoising"))
+    ) == (0.03, 0.67, 0.30)
+
+
+MOCO_V3 = (
+    *("method.projector", "method.projector_norm", "method.projector_bias"),
+    *("method.projector_last_norm", "method.predictor", "method.tau", "method.prior_tau"),
+    *("method.momentum", "method.momentum_end", "method.fixed_positions"),
+)
+
+
+@pytest.mark.parametrize("method", ["mocov3", "lgp"])
+def test_imagenet_moco_v3_and_lgp(method):
+    name = f"imagenet-{method}"
+    assert figures(name, *ADAMW) == ("adamw", 0.1, (0.9, 0.999))
+    assert figures(name, *RUN) == (40, "cosine", 4096, 300)
+    assert peak(name) == pytest.approx(1.5e-4 * 4096 / 256)
+    assert figures(name, *MOCO_V3) == (
+        *((4096, 4096, 256), True, False, "plain", 4096, 0.2, 0.2, 0.99, 1.0, True),
+    )
+    assert figures(name, "views.blur_p", "views.solarize_p") == ((1.0, 0.1), (0.0, 0.2))
+    assert "s" in recipes.recipe(name).views.views
+    assert figures(name, "hardware.sync_norm", "method.freeze_patches") == (
+        True,
+        method == "mocov3",
+    )
+    assert recipes.recipe(name).method.loss_scale == pytest.approx(2 * 0.2)
+    assert recipes.recipe(f"{name}-amcl").method.loss_scale == pytest.approx(2 * 0.2)
+
+
+def test_imagenet_lgp():
+    name = "imagenet-lgp"
+    assert figures(name, "method.mae_epochs", "method.mae_lr", "method.mask_ratio") == (
+        *(800, 1.5e-4, 0.75),
+    )
+    rates = [peak(name) * share for share in recipes.recipe(name).method.thirds]
+    assert rates == pytest.approx([share * 4096 / 256 for share in (1.5e-5, 1.5e-5, 1.5e-4)])
+    assert figures(name, "method.pull") == (0,)
+
+
+@pytest.mark.parametrize("method", VITS)
+def test_imagenet_large_is_another_network_and_a_pull(method):
+    base, large = (recipes.recipe(f"imagenet-{method}{suffix}") for suffix in ("", "-large"))
+    assert large.backbone.backbone == "vit_large_patch16_224"
+    if method == "lgp":
+        assert large.method.pull == 1e-5
+        large = replace(large, method=replace(large.method, pull=0.0))
+    assert replace(large, backbone=base.backbone) == base
+
+
+@pytest.mark.parametrize("method", VITS)
+def test_tinyimagenet_of_vision_transformers(method):
+    name = f"tinyimagenet-{method}"
+    assert figures(name, "backbone.backbone", "run.epochs") == ("vit_base_patch16_224", 800)
+    backbone = replace(recipes.recipe(name).backbone, width=1 / 12)  # patches are the same
+    assert Backbone(backbone, 64).network.patch_embed.patch_size == (8, 8)
+
+
+@pytest.mark.parametrize("data", SETS)
+@pytest.mark.parametrize("method", ["mae", "can", "lgp"])
+def test_recipes_of_vision_transformers_fit_their_networks(data, method):
+    """Patches divide images, attention heads divide the decoder: the method can be made."""
+    config = recipes.recipe(f"{data}-{method}")
+    size = {"imagenet": 224, "folder": 224, "stl10": 96, "tinyimagenet": 64}
+    with torch.device("meta"):
+        backbone = Backbone(config.backbone, size.get(data, 32))
+        assert isinstance(make_method(config.method, backbone), METHODS[config.method.name][1])
+
+
 def test_unknown_name_suggests_the_nearest():
     with pytest.raises(ValueError, match="no recipe 'cifar10-simcrl': did you mean cifar10-simclr"):
         recipes.recipe("cifar10-simcrl")
@@ -173,7 +308,9 @@ def test_default_is_that_of_the_set_or_of_folders():
 def test_summary_is_one_line_with_the_epochs(name):
     line = recipes.summary(name)
     assert "\n" not in line
-    assert line.endswith(f"; {recipes.recipe(name).run.epochs} epochs")
+    config = recipes.recipe(name)
+    first = f"{config.method.mae_epochs} of MAE and " if config.method.name == "lgp" else ""
+    assert line.endswith(f"; {first}{config.run.epochs} epochs")
 
 
 def test_recipes_are_frozen():

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,7 @@ from torch import nn
 from amcl.settings import choose, positive_number, whole_number
 
 Stem = Literal["auto", "small", "standard"]
+Pool = Literal["auto", "mean"]
 
 SMALL = 64  # images of up to so many pixels a side get the small stem
 _PATCHES = 8  # a vision transformer on small images sees so many patches a side
@@ -35,6 +37,12 @@ class BackboneSettings:
     """Multiplies every width: 2 or 4 for wide networks, 0.25 for small machines."""
     stem: Stem = "auto"
     """small: 3×3, stride 1, no pooling (CIFAR); standard: as timm; auto: small up to 64 pixels."""
+    patch: int | None = None
+    """Pixels a side of a vision transformer's patches; none: an eighth of small images, else as
+    timm."""
+    pool: Pool = "auto"
+    """What a vision transformer's features are: auto: as timm, mostly the class token; mean: the
+    mean of the patch tokens."""
 
     def __post_init__(self) -> None:
         if not timm.is_model(self.backbone):
@@ -47,6 +55,9 @@ class BackboneSettings:
             )
         positive_number("width", self.width, "1 is the network as published, 0.25 a small one")
         choose("stem", self.stem, ("auto", "small", "standard"))
+        if self.patch is not None:
+            whole_number("patch", self.patch, "it is in pixels")
+        choose("pool", self.pool, ("auto", "mean"))
 
 
 class Backbone(nn.Module):
@@ -142,8 +153,15 @@ def load_backbone(path: str | os.PathLike[str]) -> Backbone:
     `normalisation` of what comes back are the mean and std of the channels it was trained with.
     """
     file = Path(path)
+    if not file.exists():
+        raise FileNotFoundError(f"there is no file or folder {str(path)!r}.")
     if file.is_dir():
         file = file / "backbone.safetensors"
+    if file.suffix != ".safetensors":
+        raise ValueError(
+            f"{file} is no backbone: give a run folder or its backbone.safetensors; `amcl export "
+            "CHECKPOINT --out FOLDER` makes one of a checkpoint."
+        )
     if not file.is_file():
         raise FileNotFoundError(
             f"there is no {file}: a run leaves its backbone there when it ends; `amcl pretrain "
@@ -160,7 +178,13 @@ def backbone_of(
 ) -> Backbone:
     """The backbone that a file's metadata describe, with its weights, in evaluation mode."""
     try:
-        settings = BackboneSettings(**{name: made[name] for name in ("backbone", "width", "stem")})
+        settings = BackboneSettings(
+            backbone=made["backbone"],
+            width=made["width"],
+            stem=made["stem"],
+            patch=made.get("patch"),  # files of the first versions do not say these
+            pool=made.get("pool", "auto"),
+        )
         image_size, mean, std = made["image_size"], made["mean"], made["std"]
     except KeyError as missing:
         raise ValueError(f"{where} does not say its {missing}: it is no backbone.") from None
@@ -236,15 +260,27 @@ class _Design:
         return lines
 
 
+@cache
+def _published(name: str) -> Any:
+    """The network as timm has it, to be looked at: without weights."""
+    with torch.device("meta"):
+        return timm.create_model(name)
+
+
 def _design(settings: BackboneSettings, image_size: int) -> _Design:
     name, width = settings.backbone, settings.width
-    with torch.device("meta"):
-        published = timm.create_model(name)
+    published = _published(name)
     small = settings.stem == "small" or (settings.stem == "auto" and image_size <= SMALL)
+    if isinstance(published, VisionTransformer):
+        return _vision_transformer(settings, published, image_size, small)
+    if (settings.patch, settings.pool) != (None, "auto"):
+        raise ValueError(
+            f"patch and pool are known for the vision transformer family, and {name!r} is a "
+            f"{type(published).__name__}: leave them out (pool='auto'), or choose a "
+            "network such as vit_tiny_patch16_224."
+        )
     if isinstance(published, ResNet):
         return _resnet(name, published, width, small)
-    if isinstance(published, VisionTransformer):
-        return _vision_transformer(name, published, width, image_size, small)
     if width != 1:
         raise ValueError(
             f"width={width} is known for the ResNet and vision transformer families, and "
@@ -290,25 +326,50 @@ def _last_norm(block: nn.Module) -> Any:
 
 
 def _vision_transformer(
-    name: str, published: Any, width: float, image_size: int, small: bool
+    settings: BackboneSettings, published: Any, image_size: int, small: bool
 ) -> _Design:
-    attention, embed = published.blocks[0].attn, published.patch_embed
-    patch = max(image_size // _PATCHES, 1) if small else embed.patch_size[0]
+    name, width = settings.backbone, settings.width
+    embed = published.patch_embed
+    usual = max(image_size // _PATCHES, 1) if small else embed.patch_size[0]
+    patch = settings.patch or usual
     if image_size % patch:
         raise ValueError(
             f"{name!r} cuts images into patches of {patch} pixels, and {image_size} is no multiple "
-            f"of it: use an image size of {image_size // patch * patch or patch}."
+            f"of it: use an image size of {image_size // patch * patch or patch}, or other patches."
         )
     changed: dict[str, Any] = {}
     if embed.img_size != (image_size, image_size):
         changed["img_size"] = image_size
     if embed.patch_size != (patch, patch):
         changed["patch_size"] = patch
-    heads = max(round(attention.num_heads * width), 1)
-    if heads != attention.num_heads:
-        changed["embed_dim"] = published.embed_dim // attention.num_heads * heads
-        changed["num_heads"] = heads
+    if width != 1:
+        changed |= _narrowed(name, published, width)
+    if settings.pool == "mean" and published.global_pool != "avg":
+        class_tokens = published.num_prefix_tokens - published.num_reg_tokens
+        if published.global_pool != "token" or class_tokens != 1:
+            raise ValueError(
+                f"{name!r} does not end in a class token, in whose place the mean could be taken: "
+                "use pool='auto', or a network such as vit_tiny_patch16_224."
+            )
+        # timm would move the norm behind the pooling; where it is, tokens are normalised too.
+        changed |= {"global_pool": "avg", "fc_norm": False}
     return _Design(name, changed)
+
+
+def _narrowed(name: str, published: Any, width: float) -> dict[str, int]:
+    """Other widths: by the attention heads, each as wide as it was."""
+    attention = getattr(published.blocks[0], "attn", None)
+    if attention is None:
+        raise ValueError(
+            f"width={width} is not known for the blocks of {name!r}: use width=1 or another model."
+        )
+    heads = max(round(attention.num_heads * width), 1)
+    if heads == attention.num_heads:
+        return {}
+    return {
+        "embed_dim": published.embed_dim // attention.num_heads * heads,
+        "num_heads": heads,
+    }
 
 
 def _scaled(channels: int, width: float) -> int:

@@ -2,15 +2,21 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from amcl.cli import main
+from amcl import recipes
+from amcl.backbones import Backbone, BackboneSettings
+from amcl.cli import demo, main
 from amcl.cli.pretrain import attempt, free_folder, parse
-from amcl.training import Config, read_metrics
+from amcl.methods import METHODS
+from amcl.training import Config, RunFolder, read_metrics
+from amcl.training.pretrain import export_backbone
 
 QUICK = ["--epochs", "1", "--batch-size", "1000", "--width", "0.125"]
 
@@ -66,6 +72,71 @@ def test_a_recipe_can_be_overridden_in_every_part():
     assert settings.views.jitter == (0.1, 0.2, 0.3, 0.05)
 
 
+@pytest.fixture
+def mae(tmp_path):
+    """What a run of MAE on CIFAR-100 would leave: a small network, images of 16 pixels."""
+    network = BackboneSettings(backbone="test_vit", pool="mean", stem="small")
+    config = recipes.recipe("cifar100-mae")
+    config = replace(
+        config, backbone=network, data=replace(config.data, image_size=16, validation=77)
+    )
+    RunFolder(tmp_path / "mae").create(config)
+    trained = {"image_size": 16, "mean": [0.5] * 3, "std": [0.25] * 3}
+    export_backbone(tmp_path / "mae/backbone.safetensors", Backbone(network, 16), trained)
+    return tmp_path / "mae"
+
+
+@pytest.mark.parametrize("source", ["", "backbone.safetensors"])
+def test_init_brings_network_and_images(mae, source):
+    before = Config.from_file(mae / "config.toml")
+    settings = parse(["--method", "lgp", "--init", str(mae / source)]).settings
+    usual = recipes.recipe("cifar100-lgp")
+    assert settings.run.init == str(mae / source)
+    assert settings.data == before.data
+    assert replace(settings.backbone, pool="mean") == before.backbone
+    assert settings.backbone.pool == usual.backbone.pool  # the method's own
+    assert (settings.method, settings.optimiser) == (usual.method, usual.optimiser)
+    simclr = parse(["--init", str(mae / source)]).settings
+    assert (simclr.method.name, simclr.backbone.backbone) == ("simclr", "test_vit")
+
+
+def test_what_is_said_comes_before_what_init_brings(mae):
+    told = ["--method", "lgp", "--init", str(mae)]
+    settings = parse([*told, "--data", "stl10", "--pool", "mean"]).settings
+    assert (settings.data.data, settings.data.validation) == ("stl10", 1000)
+    assert settings.optimiser == recipes.recipe("stl10-lgp").optimiser
+    assert settings.backbone == Config.from_file(mae / "config.toml").backbone
+    settings = parse([*told, "--backbone", "vit_tiny_patch16_224", "--image-size", "32"]).settings
+    assert (settings.backbone.backbone, settings.backbone.stem) == ("vit_tiny_patch16_224", "small")
+    assert (settings.data.data, settings.data.image_size) == ("cifar100", 32)
+    recipe = parse(["--recipe", "stl10-lgp", "--init", str(mae)]).settings
+    assert replace(recipe, run=replace(recipe.run, init=None)) == recipes.recipe("stl10-lgp")
+
+
+def test_init_from_a_file_that_lies_elsewhere(mae, tmp_path):
+    file = shutil.copy(mae / "backbone.safetensors", tmp_path / "elsewhere.safetensors")
+    settings = parse(["--method", "lgp", "--init", str(file)]).settings
+    assert (settings.data.data, settings.backbone.backbone) == ("builtin", "test_vit")
+    settings = parse(["--method", "lgp", "--init", str(file), "--data", "cifar10"]).settings
+    assert (settings.data.data, settings.backbone.backbone) == ("cifar10", "test_vit")
+    assert settings.data.image_size == 16  # that of its positions
+
+
+def test_init_of_a_run_that_has_not_ended(mae, capsys):
+    (mae / "backbone.safetensors").unlink()
+    told = refused(capsys, "pretrain", "--method", "lgp", "--init", str(mae))
+    assert f"amcl pretrain --resume {mae}" in told
+
+
+def test_a_run_goes_on_with_the_start_it_had(mae, tmp_path, capsys):
+    config = recipes.recipe("cifar100-lgp")
+    folder = RunFolder(tmp_path / "lgp")
+    folder.create(replace(config, run=replace(config.run, init=str(mae))))
+    resume = ["--resume", str(tmp_path / "lgp")]
+    assert parse(resume).settings.run.init == str(mae)
+    assert "--init would change it" in refused(capsys, "pretrain", *resume, "--init", "other")
+
+
 def test_a_file_is_a_start_too(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('[method]\nname = "simsiam"\nheads = 2\n[run]\nepochs = 3\n')
@@ -89,6 +160,16 @@ def test_a_file_is_a_start_too(tmp_path):
         (["pretrain", "--method", "moco", "--queue", "9"], "more than the queue of 9 holds"),
         (["pretrain", "--queue", "3"], "Unrecognized options: --queue"),
         (["pretrain", "--lr", "fast"], "fast"),
+        (["pretrain", "--method", "mae", "--heads", "3"], "Unrecognized options: --heads"),
+        (["pretrain", "--method", "mae", "--temperature", "adaptive"], "options: --temperature"),
+        (["pretrain", "--method", "can", "--mask-ration", "0.5"], "--mask-ratio FLOAT"),
+        (["pretrain", "--method", "can", "--mask-ratio", "1"], "must lie between 0 and 1, got 1"),
+        (["pretrain", "--method", "can", "--backbone", "resnet18"], "vit_tiny_patch16_224"),
+        (["pretrain", "--method", "mae", "--backbone", "resnet18"], "vit_tiny_patch16_224"),
+        (["pretrain", "--method", "lgp", "--thirds", "1", "1"], "Expected 3 values"),
+        (["pretrain", "--method", "lgp", "--init", "nowhere"], "nowhere"),
+        (["pretrain", "--recipe", "imagenet-mae-amcl"], "no AMCL form"),
+        (["demo", "--method", "mae"], "'can', 'mocov3', 'lgp'"),
         (["pretrian"], "did you mean 'pretrain'?"),
         (["recipes", "show", "cifar10-simlcr"], "did you mean cifar10-simclr"),
         (["recipes", "shwo"], "usage: amcl recipes"),
@@ -113,7 +194,11 @@ def test_errors_of_a_run_have_their_own_code(capsys, tmp_path):
 
 def test_recipes_are_listed_and_shown_as_files(capsys, tmp_path):
     assert main(["recipes"]) == 0
-    assert "stl10-moco-amcl" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "stl10-moco-amcl" in listed
+    assert re.search(r"imagenet-lgp-large-amcl +vit_large.* 800 of MAE and 300 epochs", listed)
+    assert "imagenet-mae " in listed
+    assert "mae-amcl" not in listed
     assert main(["recipes", "show", "cifar10-simclr-amcl"]) == 0
     shown = capsys.readouterr().out
     assert Config.from_toml(shown).method.heads == 3
@@ -134,7 +219,7 @@ def test_help(capsys):
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        *((m, f"pretrain --method {m}") for m in ("simclr", "moco", "simsiam", "barlow")),
+        *((m, f"pretrain --method {m}") for m in METHODS),
         *((name, name) for name in ("evaluate", "embed", "export", "compare")),
     ],
 )
@@ -156,6 +241,24 @@ def test_run_folders_are_numbered(tmp_path, monkeypatch):
     assert free_folder(config) == Path("runs/of-mine-simclr-adaptive")
     Path("runs/of-mine-simclr-adaptive").mkdir(parents=True)
     assert free_folder(config) == Path("runs/of-mine-simclr-adaptive-2")
+    assert free_folder(parse(["--method", "mae"]).settings) == Path("runs/builtin-mae")
+
+
+@pytest.mark.parametrize("method", ["can", "lgp"])
+def test_the_demo_trains_a_method_as_published_and_with_amcl(tmp_path, monkeypatch, method):
+    trained = {}
+    monkeypatch.setattr(demo, "pretrain", lambda config, out: trained.update({out: config}))
+    probes = [{"kind": "probe", "knn_validation": 0.5}]
+    monkeypatch.setattr(demo, "read_metrics", lambda run: probes)
+    monkeypatch.setattr(demo, "_without_training", lambda config: {})
+    out = tmp_path / "demo"
+    assert main(["demo", "--method", method, "--epochs", "3", "--out", str(out)]) == 0
+    base, amcl = trained[out / method], trained[out / f"{method}-amcl"]
+    assert (base.method.name, base.method.heads, amcl.method.heads) == (method, 1, 3)
+    assert base.run.epochs == 3
+    # LGP's first stage is the same for both, and made once.
+    init = str(out / "lgp/mae") if method == "lgp" else None
+    assert amcl.run == replace(base.run, init=init)
 
 
 def test_importing_the_losses_stays_light():

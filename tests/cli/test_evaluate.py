@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 import amcl
 from amcl.cli import main
 from amcl.evaluation import read_results
+from amcl.training import pretrain
+from tiny_runs import tiny_vit
 
 QUICK = ["--epochs", "1", "--batch-size", "1000", "--width", "0.125"]
 KNN = ["--protocols", "knn"]
@@ -182,6 +184,50 @@ def test_runs_are_compared_over_seeds(trained, tmp_path, monkeypatch, capsys):
     assert main(["compare", "seed-0", "seed-1"]) == 0
     shown = capsys.readouterr().out
     assert f"{100 * np.mean(tops):.1f} ± {100 * np.std(tops, ddof=1):.1f}" in shown
+
+
+@pytest.fixture
+def vits(pictures, monkeypatch):
+    """An epoch of MAE and of CAN with AMCL, over two seeds, on the pictures."""
+    monkeypatch.chdir(pictures.parent)
+    for method in ("mae", "can"):
+        for seed in (0, 1):
+            config = tiny_vit(method, pictures, epochs=1, seed=seed, batch_size=10)
+            pretrain(config, pictures.parent / f"{method}-{seed}")
+    return pictures.parent
+
+
+def test_masked_methods_are_judged_and_compared(vits, capsys):
+    runs = ["mae-0", "mae-1", "can-0", "can-1"]
+    for run in runs:
+        assert main(["evaluate", run, *KNN, "unlabelled", "--knn.k", "3"]) == 0
+        assert {result.protocol for result in read_results(run)} == {"knn", "unlabelled"}
+    capsys.readouterr()
+    assert main(["compare", *runs, "--metrics", "top1", "--json", "compared.json"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    found = json.loads(Path("compared.json").read_text())
+    # MAE has no heads to tell of: they are in the name of CAN alone.
+    names = [group["name"] for group in found["groups"]]
+    assert names == ["mae", "can heads=2 temperature=adaptive"]
+    assert [group["seeds"] for group in found["groups"]] == [[0, 1], [0, 1]]
+    assert "mask_ratio (0.75, 0.5)" in shown
+    assert "heads (" not in shown  # that a method has them is no other setting of the same
+
+
+def test_masked_methods_embed_and_export(vits, capsys):
+    for method in ("mae-0", "can-0"):
+        out = f"{method}.npz"
+        assert main(["embed", method, "--data", "pictures/test", "--out", out]) == 0
+        with np.load(out) as file:
+            assert file["features"].shape == (8, 64)
+        capsys.readouterr()
+        assert main(["export", method]) == 0
+        told = capsys.readouterr().out
+        made = {}
+        exec(told.split("To load it:\n\n")[1], made)
+        images = torch.randn(2, 3, 16, 16)
+        assert torch.equal(made["model"](images), amcl.load(method)(images))
+        assert (Path(method) / "export/method.safetensors").is_file()
 
 
 def test_features_with_file_names(run, pictures, capsys):

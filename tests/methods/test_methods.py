@@ -5,19 +5,22 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.methods import (
     METHODS,
     BarlowTwinsSettings,
+    HeadSettings,
     MoCoSettings,
     SimCLRSettings,
     SimSiamSettings,
     make_method,
 )
+from amcl.seeds import generator
 
-IMAGES, SIZE = 6, 2
+IMAGES, SIZE = 6, 4
 SCHEMES = (
     "constant",
     "learnable",
@@ -29,7 +32,17 @@ SCHEMES = (
     "scheduled",
 )
 REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
-ACCEPTED = [(m, s) for m in METHODS for s in SCHEMES if (m, s) not in REFUSED]
+WITH_HEADS = [name for name, (settings, _) in METHODS.items() if issubclass(settings, HeadSettings)]
+ACCEPTED = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
+
+POSITIONS, PATCHES = "backbone.network.pos_embed", "backbone.network.patch_embed."
+UNTRAINED = {
+    "moco": ("keys.",),
+    "mae": (POSITIONS,),
+    "can": (POSITIONS,),
+    "mocov3": ("keys.", POSITIONS, PATCHES),
+    "lgp": ("keys.", POSITIONS),
+}
 
 
 class Flat(nn.Module):
@@ -45,22 +58,52 @@ class Flat(nn.Module):
         return self.layer(images.flatten(1)).relu()
 
 
+class Patched(nn.Module):
+    """The least of a vision transformer."""
+
+    dim = 8
+
+    def __init__(self):
+        super().__init__()
+        self.network = VisionTransformer(
+            SIZE, 1, num_classes=0, embed_dim=self.dim, depth=2, num_heads=2, mlp_ratio=2
+        )
+
+    def forward(self, images):
+        return self.network(images)
+
+
+DECODER = {"decoder_dim": 8, "decoder_depth": 1, "decoder_heads": 2}
+SMALL = {
+    "simclr": (Flat, {"projector": (8, 5)}),
+    "moco": (Flat, {"projector": (8, 5), "queue": 16}),
+    "simsiam": (Flat, {"projector": (8, 5), "predictor": 4}),
+    "barlow": (Flat, {"projector": (8, 8, 5)}),
+    "mae": (Patched, DECODER),
+    "can": (Patched, {"projector": (8, 5), **DECODER}),
+    "mocov3": (Patched, {"projector": (8, 5), "predictor": 4}),
+    "lgp": (Patched, {"projector": (8, 5), "predictor": 4}),
+}
+
+
 def settings_of(name, **options):
-    small = {
-        "simclr": {"projector": (8, 5)},
-        "moco": {"projector": (8, 5), "queue": 16},
-        "simsiam": {"projector": (8, 5), "predictor": 4},
-        "barlow": {"projector": (8, 8, 5)},
-    }
-    return METHODS[name][0](**small[name] | options)
+    return METHODS[name][0](**SMALL[name][1] | options)
 
 
 def make(name, **options):
-    return make_method(settings_of(name, **options), Flat()).double()
+    backbone, _ = SMALL[name]
+    return make_method(settings_of(name, **options), backbone()).double()
 
 
 def views():
     return torch.randn(2, IMAGES, 3, SIZE, SIZE, dtype=torch.float64)
+
+
+def loss_of(method, views, **options):
+    """The loss of as many views as the method takes, with the same masks and noise each time."""
+    drawn = method.draw(views.shape[1], generator("drawn"))
+    beside = {} if drawn is None else {"drawn": drawn}
+    return method(*views[: method.num_views], **beside, **options)
 
 
 def singles(heads):
@@ -171,15 +214,19 @@ def test_barlow_twins_is_the_cross_correlation(heads):
     assert_same_loss_and_gradient(method, method(x0, x1), 0.1 * sum(losses) / heads)
 
 
-@pytest.mark.parametrize("name", METHODS)
+CONTRAST_ALONE = {"can": {"reconstruction_weight": 0.0, "denoising_weight": 0.0}}
+
+
+@pytest.mark.parametrize("name", WITH_HEADS)
 def test_losses_of_heads_are_averaged_or_as_printed_summed(name):
-    mean, total = make(name, heads=3), make(name, heads=3, head_reduction="sum")
+    options = {"heads": 3} | CONTRAST_ALONE.get(name, {})
+    mean, total = make(name, **options), make(name, head_reduction="sum", **options)
     total.load_state_dict(mean.state_dict())
-    x0, x1 = views()
-    torch.testing.assert_close(3 * mean(x0, x1), total(x0, x1))
+    x = views()
+    torch.testing.assert_close(3 * loss_of(mean, x), loss_of(total, x))
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", WITH_HEADS)
 def test_base_and_amcl_are_one_class(name):
     base, amcl = make(name), make(name, heads=3, temperature="adaptive")
     assert type(base) is type(amcl) is METHODS[name][1]
@@ -188,35 +235,48 @@ def test_base_and_amcl_are_one_class(name):
     assert not any(n.startswith("loss.temperature") for n, _ in base.named_parameters())
 
 
-@pytest.mark.parametrize(("name", "scheme"), ACCEPTED)
-def test_every_trained_parameter_gets_a_gradient(name, scheme):
-    method = make(name, heads=2, temperature=scheme)
+def assert_trained(method, name):
+    """Every parameter gets a gradient, but those that are fixed by right."""
     method.before_step(epoch=1.5, progress=0.1)
-    loss = method(*views())
+    loss = loss_of(method, views())
     assert loss.shape == ()
     loss.backward()
     for key, parameter in method.named_parameters():
-        if parameter.requires_grad:
-            assert parameter.grad is not None, key
-            assert torch.isfinite(parameter.grad).all(), key
-            if parameter.ndim != 1:  # biases before a norm get zero by right
-                assert parameter.grad.abs().max() > 1e-12, key
-        else:
-            assert key.startswith("keys."), key
+        assert parameter.requires_grad != key.startswith(UNTRAINED.get(name, ())), key
+        if not parameter.requires_grad:
             assert parameter.grad is None, key
+            continue
+        assert parameter.grad is not None, key
+        assert torch.isfinite(parameter.grad).all(), key
+        if parameter.ndim != 1:  # biases before a norm get zero by right
+            assert parameter.grad.abs().max() > 1e-12, key
     method.after_step()
+
+
+@pytest.mark.parametrize(("name", "scheme"), ACCEPTED)
+def test_every_trained_parameter_gets_a_gradient(name, scheme):
+    assert_trained(make(name, heads=2, temperature=scheme), name)
+
+
+def test_every_trained_parameter_gets_a_gradient_without_heads():
+    assert_trained(make("mae"), "mae")
+
+
+RESNET = BackboneSettings(backbone="resnet10t", width=0.125)
+VIT = BackboneSettings(backbone="test_vit", patch=4, pool="mean")
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_training_on_a_real_backbone_lowers_the_loss(name):
-    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), image_size=16)
-    method = make_method(settings_of(name, heads=2, temperature="adaptive"), backbone)
-    optimiser = torch.optim.SGD(method.parameters(), lr=0.02)
-    x0, x1 = torch.randn(2, 8, 3, 16, 16)
+    backbone = Backbone(VIT if SMALL[name][0] is Patched else RESNET, image_size=16)
+    amcl = {"heads": 2, "temperature": "adaptive"} if name in WITH_HEADS else {}
+    method = make_method(settings_of(name, **amcl), backbone)
+    optimiser = torch.optim.SGD((p for p in method.parameters() if p.requires_grad), lr=0.02)
+    x = torch.randn(2, 8, 3, 16, 16)
     losses = []
     for step in range(6):
         method.before_step(step, step / 6)
-        loss = method(x0, x1)
+        loss = loss_of(method, x)
         optimiser.zero_grad()
         loss.backward()
         assert all(p.grad is not None for p in method.parameters() if p.requires_grad)
@@ -225,30 +285,35 @@ def test_training_on_a_real_backbone_lowers_the_loss(name):
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", WITH_HEADS)
 def test_a_scheduled_temperature_is_told_the_epoch(name):
     limits = {"tau_lower": 0.6, "tau_upper": 1.3, "tau_period": 10.0}
-    swinging = make(name, temperature="scheduled", **limits)
-    x0, x1 = views()
+    swinging, x = make(name, temperature="scheduled", **limits), views()
     for epoch, tau in ((0.0, 1.3), (5.0, 0.6), (2.5, 0.95)):
         constant = make(name, tau=tau)
         constant.load_state_dict(swinging.state_dict(), strict=False)
         swinging.before_step(epoch, 0.0)
-        torch.testing.assert_close(swinging(x0, x1), constant(x0, x1))
+        # MoCo v3 multiplies its loss by 2τ, where τ is the one of its settings.
+        losses = [loss_of(m, x) / getattr(m, "scale", 1.0) for m in (swinging, constant)]
+        torch.testing.assert_close(*losses)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_watching_leaves_statistics_and_the_same_loss(name):
-    method, (x0, x1) = make(name, heads=2, temperature="adaptive"), views()
-    assert method.stats is None
-    loss = method(x0, x1)
-    assert method.stats is None
-    torch.testing.assert_close(method(x0, x1, watch=True), loss)
-    assert method.stats.positive.s.shape == (2,)
-    assert all(math.isfinite(value) for value in method.stats.to_dict().values())
+    with_heads = name in WITH_HEADS
+    amcl = {"heads": 2, "temperature": "adaptive"} if with_heads else {}
+    method, x = make(name, **amcl), views()
+    loss = loss_of(method, x)
+    assert method.measured() == {}
+    torch.testing.assert_close(loss_of(method, x, watch=True), loss)
+    assert not with_heads or method.stats.positive.s.shape == (2,)
+    assert with_heads or method.terms["reconstruction"] == loss
+    measured = method.measured()
+    assert measured
+    assert all(math.isfinite(value) for value in measured.values())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", WITH_HEADS)
 def test_project_gives_the_heads_outputs(name):
     method, (x0, _) = make(name, heads=1), views()
     assert method.project(x0).shape == (1, IMAGES, 5)
@@ -256,7 +321,7 @@ def test_project_gives_the_heads_outputs(name):
     torch.testing.assert_close(method.project(x0)[0], method.heads.head(0)(h))
 
 
-@pytest.mark.parametrize("name", ["simclr", "moco", "barlow"])
+@pytest.mark.parametrize("name", [n for n in WITH_HEADS if (n, "uncertainty") not in REFUSED])
 def test_tau_makes_heads_one_wider(name):
     plain, tau = make(name), make(name, temperature="uncertainty")
     assert plain.heads.widths[-1] == 5

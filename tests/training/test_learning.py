@@ -1,6 +1,8 @@
 """Every method, as published and with AMCL, learns the built-in set in seconds."""
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,40 +23,76 @@ def pixels(images) -> torch.Tensor:
     return images[torch.arange(len(images))]
 
 
+def knn_of(bank_features, query_features) -> float:
+    """Accuracy of the probe that training uses."""
+    probe = builtin().probe
+    labels, truth = probe.bank.labels, probe.queries.labels
+    return knn_accuracy(bank_features, labels, query_features, truth, k=K)
+
+
 @pytest.fixture(scope="module")
-def floor() -> float:
-    """The better of raw pixels and an untrained backbone, by the probe that training uses."""
-    data = builtin()
-    bank, queries = data.probe.bank, data.probe.queries
+def by_pixels() -> float:
+    bank, queries = builtin().probe.bank, builtin().probe.queries
     centre = pixels(bank.images).float().mean(0)
-    raw = [(pixels(part.images).float() - centre).flatten(1) for part in (bank, queries)]
-    by_pixels = knn_accuracy(raw[0], bank.labels, raw[1], queries.labels, k=K)
-    backbone = Backbone(recipes.builtin("simclr").backbone, data.image_size)
+    return knn_of(*((pixels(p.images).float() - centre).flatten(1) for p in (bank, queries)))
+
+
+def untrained(recipe: str) -> float:
+    """Accuracy of the recipe's backbone with random weights."""
+    data = builtin()
+    backbone = Backbone(recipes.recipe(recipe).backbone, data.image_size)
     views = Views(data.image_size, mean=data.mean, std=data.std)
-    untrained = [
-        extract(backbone, pixels(part.images).split(256), views.plain) for part in (bank, queries)
-    ]
-    by_untrained = knn_accuracy(untrained[0], bank.labels, untrained[1], queries.labels, k=K)
-    return max(by_pixels, by_untrained)
+    parts = data.probe.bank, data.probe.queries
+    return knn_of(*(extract(backbone, pixels(p.images).split(256), views.plain) for p in parts))
 
 
 def cases():
     """The AMCL forms in every run of the tests; the others, and the slowest, in `make test-all`."""
     for method in ("simclr", "moco", "simsiam", "barlow"):
         for suffix in ("", "-amcl"):
-            slow = not suffix or method == "simsiam"
+            slow = not suffix or method in ("simsiam", "barlow")
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(method, suffix, marks=marks, id=f"{method}{suffix}")
 
 
 @pytest.mark.parametrize(("method", "suffix"), list(cases()))
-def test_it_learns(tmp_path, floor, method, suffix):
+def test_it_learns(tmp_path, by_pixels, method, suffix):
     config = recipes.recipe(f"builtin-{method}{suffix}")
     epochs = 14 if method == "simsiam" else 8  # without negatives it learns more slowly
     run = replace(config.run, epochs=epochs, probe_every=epochs)
     pretrain(replace(config, run=run), tmp_path / "run")
     learned = read_metrics(tmp_path / "run")[-1]["knn_validation"]
-    assert learned > floor + 0.08
+    assert learned > max(by_pixels, untrained("builtin-simclr")) + 0.08
+
+
+def train(name: str, out: Path, epochs: int, **method: object) -> list[dict[str, Any]]:
+    """Metrics of a short run of a recipe."""
+    config = recipes.recipe(name)
+    run = replace(config.run, epochs=epochs, probe_every=epochs, log_every=1)
+    pretrain(replace(config, run=run, method=replace(config.method, **method)), out)
+    return read_metrics(out)
+
+
+def test_mae_learns_to_reconstruct(tmp_path):
+    losses = [r["loss"] for r in train("builtin-mae", tmp_path / "run", 2) if r["kind"] == "step"]
+    assert sum(losses[-5:]) / 5 < losses[0] / 2
+
+
+@pytest.mark.parametrize("suffix", [pytest.param("", marks=pytest.mark.slow), "-amcl"])
+def test_can_learns_by_all_its_terms(tmp_path, by_pixels, suffix):
+    rows = train(f"builtin-can{suffix}", tmp_path / "run", 2)
+    epochs = [row for row in rows if row["kind"] == "epoch"]
+    assert epochs[-1]["term/reconstruction"] < 1.0  # the error of each patch's own mean
+    assert rows[-1]["knn_validation"] > max(by_pixels, untrained("builtin-can")) + 0.04
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["", "-amcl"])
+def test_lgp_learns_in_both_stages(tmp_path, by_pixels, suffix):
+    rows = train(f"builtin-lgp{suffix}", tmp_path / "run", 6)
+    errors = [r["loss"] for r in read_metrics(tmp_path / "run/mae") if r["kind"] == "step"]
+    assert sum(errors[-5:]) / 5 < errors[0] / 2
+    assert rows[-1]["knn_validation"] > by_pixels
 
 
 def test_the_built_in_set_is_hard_for_pixels():

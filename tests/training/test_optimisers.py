@@ -2,13 +2,21 @@
 
 import copy
 import math
+import re
 
 import pytest
 import torch
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.methods import MoCoSettings, SimCLRSettings, SimSiamSettings, make_method
+from amcl.methods import (
+    LGPSettings,
+    MoCoSettings,
+    MoCoV3Settings,
+    SimCLRSettings,
+    SimSiamSettings,
+    make_method,
+)
 from amcl.training.optimisers import (
     LARS,
     OptimiserSettings,
@@ -85,6 +93,72 @@ def test_only_weights_of_heads_are_taken_head_by_head():
     marked = {name for name, group in groups.items() if group["per_head"]}
     assert marked == {"heads.layers.0.weight", "heads.layers.2.weight"}
     assert not groups["loss.temperature.log_tau"]["is_weight"]
+
+
+THIRDS = {  # blocks of the first, second and last third
+    "test_vit": (1.0, (range(2), range(2, 4), range(4, 6))),
+    "vit_tiny_patch16_224": (1 / 3, (range(4), range(4, 8), range(8, 12))),
+}
+
+
+def third_of(name, thirds):
+    """0, 1 or 2: embeddings with the first, all that is behind the blocks with the last."""
+    block = re.match(r"backbone\.network\.blocks\.(\d+)\.", name)
+    if block:
+        return next(i for i, third in enumerate(thirds) if int(block[1]) in third)
+    embeddings = ("patch_embed.", "cls_token", "pos_embed")
+    return 0 if name.startswith(tuple(f"backbone.network.{e}" for e in embeddings)) else 2
+
+
+@pytest.mark.parametrize("fixed_positions", [True, False])
+@pytest.mark.parametrize("network", THIRDS)
+def test_lgp_learns_by_thirds_of_the_blocks(network, fixed_positions):
+    width, thirds = THIRDS[network]
+    options = {"projector": (8, 6), "predictor": 4, "heads": 2, "temperature": "adaptive"}
+    settings = LGPSettings(fixed_positions=fixed_positions, pull=0.1, **options)
+    method = small_method(settings, network, width)
+    optimiser = make_optimiser(
+        method, OptimiserSettings(optimiser="adamw", lr=0.2, bias_lr_scale=0.5), 256
+    )
+    set_rate(optimiser, 0.2, 0.25)
+    names = {id(p): name for name, p in method.named_parameters()}
+    rates = [(names[id(p)], p, g["lr"]) for g in optimiser.param_groups for p in g["params"]]
+    trained = [name for name, p in method.named_parameters() if p.requires_grad]
+    assert sorted(name for name, _, _ in rates) == sorted(trained)  # each of them once
+    seen = set()
+    for name, parameter, rate in rates:
+        third = third_of(name, thirds)
+        wanted = 0.2 * 0.25 * (0.1, 0.1, 1.0)[third] * (1.0 if parameter.ndim > 1 else 0.5)
+        assert rate == pytest.approx(wanted), name
+        seen.add((name.split(".")[0], third))
+    last = {(part, 2) for part in ("backbone", "heads", "predictors", "loss")}
+    assert seen == {("backbone", 0), ("backbone", 1)} | last
+
+
+def test_each_third_has_its_own_rate_and_0_holds_it_fixed():
+    settings = LGPSettings(thirds=(0.0, 0.3, 0.7), projector=(8, 6), predictor=4)
+    method = small_method(settings, "test_vit", 1.0)
+    groups = group_of(method, OptimiserSettings())
+    scales = (0.0, 0.3, 0.7)
+    for name, group in groups.items():
+        assert group["rate_scale"] == scales[third_of(name, THIRDS["test_vit"][1])], name
+    sgd = make_optimiser(method, OptimiserSettings(lr=0.1), 256)
+    before = copy.deepcopy(method.state_dict())
+    set_rate(sgd, 0.1, 1.0)
+    for p in method.parameters():
+        p.grad = torch.ones_like(p) if p.requires_grad else None
+    sgd.step()
+    moved = {n for n, p in method.named_parameters() if not torch.equal(p, before[n])}
+    assert moved == {n for n in groups if third_of(n, THIRDS["test_vit"][1]) > 0}
+
+
+def test_other_methods_learn_at_one_rate():
+    settings = MoCoV3Settings(projector=(8, 6), predictor=4)
+    method = small_method(settings, "test_vit", 1.0)
+    groups = group_of(method, OptimiserSettings())
+    assert {group["rate_scale"] for group in groups.values()} == {1.0}
+    still = ("keys.", "backbone.network.patch_embed.", "backbone.network.pos_embed")
+    assert groups.keys() == {n for n, _ in method.named_parameters() if not n.startswith(still)}
 
 
 @pytest.mark.parametrize(("scaling", "rate"), [("none", 0.3), ("linear", 4.8), ("sqrt", 1.2)])

@@ -18,8 +18,9 @@ from safetensors.torch import load_file
 
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings, load_backbone
+from amcl.data import Batch, load_dataset
 from amcl.data.builtin import builtin
-from amcl.methods import Method, make_method
+from amcl.methods import MAESettings, Method, make_method
 from amcl.training import (
     Config,
     Interrupted,
@@ -29,9 +30,14 @@ from amcl.training import (
     read_metrics,
 )
 from amcl.training.checkpoint import load_checkpoint, save_tensors
+from amcl.training.feed import Feed
+from amcl.training.plan import Plan
 from amcl.training.watch import Watch
+from amcl.views import Views
+from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
 METHODS = ("simclr", "moco", "simsiam", "barlow")
+MASKED = ("mae", "can")
 
 
 def small(method: str = "simclr", amcl: bool = True, **run: object) -> Config:
@@ -47,57 +53,6 @@ def small(method: str = "simclr", amcl: bool = True, **run: object) -> Config:
     )
 
 
-def picture_folder(path: Path, count: int = 40, size: int = 32) -> Path:
-    path.mkdir(parents=True)
-    chance = torch.Generator().manual_seed(0)
-    for i in range(count):
-        pixels = torch.randint(256, (size, size, 3), dtype=torch.uint8, generator=chance)
-        Image.fromarray(pixels.numpy()).save(path / f"{i:03d}.png")
-    return path
-
-
-def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int = signal.SIGINT) -> None:
-    """Send this process a signal during a step, as Ctrl-C would."""
-    seen = {"steps": 0}
-    plain = Method.__call__
-
-    def call(self, *args, **kwargs):
-        seen["steps"] += 1
-        if seen["steps"] == step:
-            os.kill(os.getpid(), number)
-        return plain(self, *args, **kwargs)
-
-    monkeypatch.setattr(Method, "__call__", call)
-
-
-def assert_same_run(first: Path, second: Path) -> None:
-    """Weights, queue, φ, optimiser, backbone and metrics are equal, bit for bit."""
-
-    def flat(value, name=""):
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                yield from flat(inner, f"{name}/{key}")
-        elif isinstance(value, list | tuple):
-            for key, inner in enumerate(value):
-                yield from flat(inner, f"{name}/{key}")
-        else:
-            yield name, value
-
-    a, b = (dict(flat(load_checkpoint(run / "checkpoints/last.pt"))) for run in (first, second))
-    assert a.keys() == b.keys()
-    for name, value in a.items():
-        equal = torch.equal(value, b[name]) if torch.is_tensor(value) else value == b[name]
-        assert equal, name
-    assert (first / "backbone.safetensors").read_bytes() == (
-        second / "backbone.safetensors"
-    ).read_bytes()
-
-    def rows(run):
-        return [{k: v for k, v in r.items() if k != "images_per_second"} for r in read_metrics(run)]
-
-    assert rows(first) == rows(second)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
     config = small(method)
@@ -111,6 +66,19 @@ def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
     assert_same_run(tmp_path / "straight", tmp_path / "stopped")
     steps = [row["step"] for row in read_metrics(tmp_path / "stopped") if row["kind"] == "step"]
     assert steps == list(range(1, 9))
+
+
+@pytest.mark.parametrize("method", [*MASKED, "mocov3"])
+def test_resume_is_bit_exact_for_vision_transformers(tmp_path, monkeypatch, method):
+    """LGP, which has two runs to resume, is in test_stages.py."""
+    config = tiny_vit(method, picture_folder(tmp_path / "pictures", count=32))
+    pretrain(config, tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step=6)
+        with pytest.raises(Interrupted, match=r"after step 6 of 8.*--resume"):
+            pretrain(config, tmp_path / "stopped")
+    pretrain(config, tmp_path / "stopped", resume=True)
+    assert_same_run(tmp_path / "straight", tmp_path / "stopped")
 
 
 def test_resume_after_kill(tmp_path):
@@ -162,24 +130,34 @@ def test_sigterm_saves_too(tmp_path, monkeypatch):
     assert load_checkpoint(tmp_path / "run/checkpoints/last.pt")["step"] == 2
 
 
-@pytest.mark.parametrize("method", [pytest.param("simclr", marks=pytest.mark.slow), "moco"])
-def test_two_processes_give_the_curve_of_one(tmp_path, method):
-    """Without batch norm, half a batch on each of two processes is the whole batch on one."""
-    folder = picture_folder(tmp_path / "pictures")
-    config = replace(
-        recipes.default(str(folder), method),
-        backbone=BackboneSettings(backbone="vit_tiny_patch16_224", width=0.3),
-    )
-    method_settings = replace(config.method, heads=2, temperature="adaptive", projector=(32, 16))
+def without_batch_norm(method: str, folder: Path) -> Config:
+    """Two epochs of two steps of 16 images, in two parts each."""
+    run = {"batch_size": 16, "accumulate": 2}
+    if method in MASKED:
+        config = tiny_vit(method, folder, **run)
+        plain = {} if method == "mae" else {"projector_norm": False}
+        return replace(config, method=replace(config.method, **plain))
+    config = recipes.default(str(folder), method)
+    settings = replace(config.method, heads=2, temperature="adaptive", projector=(32, 16))
     if method == "moco":
-        method_settings = replace(method_settings, queue=32)
-    config = replace(
+        settings = replace(settings, queue=32)
+    return replace(
         config,
-        method=method_settings,
+        backbone=BackboneSettings(backbone="vit_tiny_patch16_224", width=0.3),
+        method=settings,
         optimiser=replace(config.optimiser, warmup_epochs=0),
         data=replace(config.data, workers=0),
-        run=replace(config.run, epochs=2, batch_size=16, log_every=1, accumulate=2),
+        run=replace(config.run, epochs=2, log_every=1, **run),
     )
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["moco", *(pytest.param(m, marks=pytest.mark.slow) for m in ("simclr", "mae", "can"))],
+)
+def test_two_processes_give_the_curve_of_one(tmp_path, method):
+    """Without batch norm, half a batch on each of two processes is the whole batch on one."""
+    config = without_batch_norm(method, picture_folder(tmp_path / "pictures"))
     pretrain(config, tmp_path / "one")
     (tmp_path / "config.toml").write_text(config.to_toml())
     done = subprocess.run(
@@ -203,6 +181,61 @@ def test_two_processes_give_the_curve_of_one(tmp_path, method):
     a, b = (load_file(tmp_path / run / "backbone.safetensors") for run in ("one", "two"))
     for name in a:
         torch.testing.assert_close(b[name], a[name], rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("method", MASKED)
+def test_an_image_is_fed_alike_whatever_the_parts_and_processes(tmp_path, method):
+    """Views, masks, σ and noise of an image depend on neither."""
+    config = tiny_vit(method, picture_folder(tmp_path / "pictures", count=8))
+    data = load_dataset(config.data.data, image_size=16, workers=0, validation=0)
+    made = make_method(config.method, Backbone(config.backbone, 16))
+    views = Views(16, config.views, mean=data.mean, std=data.std)
+    pixels = data.train[torch.arange(8)]
+    shapes = torch.arange(16).view(8, 2) + 10.0
+
+    def fed(world_size: int, accumulate: int) -> list[torch.Tensor]:
+        found = []
+        for part in range(accumulate):
+            for rank in range(world_size):
+                plan = Plan(8, 8, accumulate, 1, 0, rank, world_size, 1)
+                feed = Feed(made, views, plan, torch.device("cpu"), channels_last=False)
+                rows = slice(*plan.rows(part))
+                seen, beside = feed(Batch(pixels[rows], shapes[rows]), 3, part)
+                found.append([torch.stack(seen), *beside["drawn"]])
+        return [torch.cat(values, dim=1) for values in zip(*found, strict=True)]
+
+    whole = fed(1, 1)
+    count = 1 if method == "mae" else 2
+    assert [len(value) for value in whole] == [count] * 4
+    assert len(whole[3].unique()) == 8 * count  # no two views share their noise
+    assert (whole[2] > 0).any() == (method == "can")
+    for world_size, accumulate in ((2, 1), (1, 2), (2, 2), (4, 2)):
+        for one, several in zip(whole, fed(world_size, accumulate), strict=True):
+            assert torch.equal(one, several)
+
+
+def test_steps_draw_anew(tmp_path):
+    config = tiny_vit("can", picture_folder(tmp_path / "pictures", count=8))
+    made = make_method(config.method, Backbone(config.backbone, 16))
+    views, plan = Views(16, config.views), Plan(8, 8, 1, 1, 0, 0, 1, 1)
+    feed = Feed(made, views, plan, torch.device("cpu"), channels_last=False)
+    batch = Batch(torch.zeros(8, 3, 16, 16, dtype=torch.uint8), None)
+    first, again, later = (feed(batch, step, 0)[1]["drawn"] for step in (3, 3, 4))
+    for a, b, c in zip(first, again, later, strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, c)
+
+
+def test_a_masked_batch_in_parts_is_the_same_batch(tmp_path):
+    folder = picture_folder(tmp_path / "pictures", count=32)
+    for parts in (1, 4):
+        pretrain(tiny_vit("mae", folder, epochs=1, accumulate=parts), tmp_path / f"{parts}")
+    whole, cut = (
+        [r["loss"] for r in read_metrics(tmp_path / run) if r["kind"] == "step"]
+        for run in ("1", "4")
+    )
+    assert len(set(whole)) == 4
+    assert cut == pytest.approx(whole, rel=1e-5)
 
 
 def test_accumulated_steps_see_every_image_once(tmp_path):
@@ -275,6 +308,25 @@ def test_metrics_tell_loss_temperatures_and_probes(finished):
     probe = [row for row in rows if row["kind"] == "probe"][-1]
     assert 0 < probe["knn_validation"] < 1
     assert 0 < probe["spread"] < 1
+
+
+def test_metrics_tell_the_terms_of_a_loss(tmp_path):
+    folder, last = picture_folder(tmp_path / "pictures", count=32), {}
+    for method in MASKED:
+        config = tiny_vit(method, folder, epochs=1)
+        pretrain(config, tmp_path / method)
+        step, last[method] = (
+            [row for row in read_metrics(tmp_path / method) if row["kind"] == kind][-1]
+            for kind in ("step", "epoch")
+        )
+        last[method]["last"] = step["loss"]
+    assert last["mae"]["term/reconstruction"] == pytest.approx(last["mae"]["last"])
+    assert not any("tau" in name or "head" in name for name in last["mae"])
+    weights, can = config.method, last["can"]
+    assert weights.contrast_weight * can["term/contrast"] + (
+        weights.reconstruction_weight * can["term/reconstruction"]
+    ) + weights.denoising_weight * can["term/denoising"] == pytest.approx(can["last"])
+    assert 0.05 < can["tau_positive/head2"] < 1.05
 
 
 def test_backbone_loads_into_plain_timm(finished):
@@ -406,6 +458,15 @@ def test_collapse_is_told_with_its_remedy(tmp_path, caplog, monkeypatch):
         pretrain(small(epochs=1), tmp_path / "run")
     assert "collapsed" in caplog.text
     assert "--tau-lower" in caplog.text
+
+
+def test_collapse_without_temperatures_speaks_of_none(monkeypatch):
+    backbone = Backbone(BackboneSettings(backbone="test_vit"), 16)
+    decoder = {"decoder_dim": 8, "decoder_depth": 1, "decoder_heads": 2}
+    method = make_method(MAESettings(**decoder), backbone)
+    (told,) = Watch(builtin(), knn_k=5).advice(method, {"spread": 0.01})
+    assert "Lower the learning rate" in told
+    assert "temperature" not in told
 
 
 def test_two_processes_never_train_in_one_folder(finished):

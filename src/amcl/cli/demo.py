@@ -14,8 +14,9 @@ from amcl.backbones import Backbone
 from amcl.cli.pretrain import attempt
 from amcl.data import load_dataset
 from amcl.evaluation import extract, knn_accuracy
-from amcl.training import Config, pretrain, read_metrics
+from amcl.training import Config, RunFolder, pretrain, read_metrics
 from amcl.training.display import console, log_to_console
+from amcl.training.start import first_stage
 from amcl.views import Views
 
 NEXT = """What to try next:
@@ -30,8 +31,8 @@ NEXT = """What to try next:
 class Demo:
     """Train a method as published and with AMCL on the built-in set, and compare (3 minutes)."""
 
-    method: Literal["simclr", "moco", "simsiam", "barlow"] = "simclr"
-    """Which method."""
+    method: Literal["simclr", "moco", "simsiam", "barlow", "can", "mocov3", "lgp"] = "simclr"
+    """Which method; the last three are of vision transformers and take longer."""
     epochs: int = 20
     """Passes over the 2,000 images."""
     seed: int = 0
@@ -50,7 +51,7 @@ def main(args: list[str]) -> int:
 def _demo(demo: Demo) -> None:
     log_to_console()
     out = demo.out or _free(Path("runs/demo"))
-    base = recipes.builtin(demo.method)
+    base = recipes.published("builtin", demo.method)
     base = replace(base, run=replace(base.run, epochs=demo.epochs, seed=demo.seed))
     runs = {demo.method: base, f"{demo.method} + AMCL": recipes.with_amcl(base)}
     found = _without_training(base)
@@ -58,6 +59,9 @@ def _demo(demo: Demo) -> None:
     for name, config in runs.items():
         folders.append(out / name.replace(" + AMCL", "-amcl"))
         console.print(f"\n[bold]{name}[/bold], in {folders[-1]}", soft_wrap=True)
+        if len(folders) > 1 and first_stage(config) is not None:  # made already, by the first run
+            init = str(RunFolder(folders[0]).first_stage.path)
+            config = replace(config, run=replace(config.run, init=init))
         pretrain(config, folders[-1])
         probes = [row for row in read_metrics(folders[-1]) if row["kind"] == "probe"]
         found[name] = probes[-1]["knn_validation"]

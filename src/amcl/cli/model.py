@@ -30,6 +30,10 @@ class ModelOptions:
     """Multiplies every width of it."""
     stem: Literal["auto", "small", "standard"] = "auto"
     """small: 3×3, stride 1, no pooling (CIFAR); standard: as timm; auto: small up to 64 pixels."""
+    patch: int | None = None
+    """Pixels a side of a vision transformer's patches; none: as in pre-training."""
+    pool: Literal["auto", "mean"] = "auto"
+    """A vision transformer's features: auto: as timm; mean: the mean of the patch tokens."""
     image_size: int | None = None
     """Pixels a side of its input; none: the model's own."""
     mean: tuple[float, float, float] | None = None
@@ -48,6 +52,8 @@ class ModelOptions:
             backbone=self.backbone,
             width=self.width,
             stem=self.stem,
+            patch=self.patch,
+            pool=self.pool,
             image_size=self.image_size,
             mean=self.mean,
             std=self.std,

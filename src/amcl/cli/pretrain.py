@@ -6,14 +6,15 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from amcl import recipes
-from amcl.methods import METHODS
+from amcl.backbones import load_backbone
+from amcl.methods import METHODS, HeadSettings, MethodName
 from amcl.training import Config, Interrupted, RunError, RunFolder, pretrain
 from amcl.training.display import console, log_to_console
 
@@ -25,10 +26,13 @@ amcl pretrain --data cifar10 --method moco --heads 3 --temperature adaptive
 
 amcl pretrain --recipe cifar10-simclr-amcl --epochs 200
 
+amcl pretrain --method lgp --init runs/mae
+
 amcl pretrain --resume runs/first
 
 Where no recipe or file is named, settings start from the recipe of the data set and method; the
-defaults below are those. Options of a method are shown with --method METHOD --help."""
+defaults below are those. With --init, network and images are by default those of that run. Options
+of a method are shown with --method METHOD --help."""
 
 Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
 
@@ -43,8 +47,8 @@ class Options:
     """Start from a file, such as a run's config.toml."""
     resume: Path | None = None
     """Go on with the run in this folder; only hardware options may change."""
-    method: Literal["simclr", "moco", "simsiam", "barlow"] = "simclr"
-    """The method; with --heads and --temperature it becomes its AMCL form."""
+    method: MethodName = "simclr"
+    """The method; all but mae have an AMCL form, with --heads and --temperature."""
     out: Path | None = None
     """The run folder, new or empty; none: runs/DATA-METHOD, numbered if it exists."""
     settings: Settings = field(default_factory=Config)
@@ -103,6 +107,8 @@ def parse(args: list[str]) -> Options:
         base = Config.from_file(start.config)
     elif start.recipe:
         base = recipes.recipe(start.recipe)
+    elif start.init:
+        base = _after(Path(start.init).expanduser(), start.data, start.method or "simclr")
     else:
         base = recipes.default(start.data or "builtin", start.method or "simclr")
     if chosen and start.method not in (None, base.method.name):
@@ -110,7 +116,7 @@ def parse(args: list[str]) -> Options:
             f"--method {start.method} does not go with --{chosen[0]}, which is of "
             f"{base.method.name}: leave one out."
         )
-    method: Literal["simclr", "moco", "simsiam", "barlow"] = base.method.name  # type: ignore[assignment]
+    method: MethodName = base.method.name  # type: ignore[assignment]
     options = tyro.cli(
         Options,
         prog="amcl pretrain",
@@ -125,12 +131,26 @@ def parse(args: list[str]) -> Options:
     return options
 
 
+def _after(init: Path, data: str | None, method: str) -> Config:
+    """Where a run starts that begins with another's backbone: its network, and its images."""
+    given, run = load_backbone(init), RunFolder(init if init.is_dir() else init.parent)
+    before = run.read_config() if run.config.is_file() else None
+    if data is None and before is not None:
+        base = replace(recipes.default(before.data.data, method), data=before.data)
+    else:
+        base = recipes.default(data or "builtin", method)
+        base = replace(base, data=replace(base.data, image_size=given.image_size))
+    # What its features are is for the method to say; the weights are the same.
+    return replace(base, backbone=replace(given.settings, pool=base.backbone.pool))
+
+
 def free_folder(config: Config) -> Path:
     """A new folder under runs/ that tells what it holds."""
     data = re.sub(r"\W+", "-", Path(config.data.data).name) or "images"
     name = f"{data}-{config.method.name}"
-    if config.method.temperature != "constant":
-        name += f"-{config.method.temperature}"
+    method = config.method
+    if isinstance(method, HeadSettings) and method.temperature != "constant":
+        name += f"-{method.temperature}"
     path, number = Path("runs") / name, 2
     while path.exists():
         path, number = Path("runs") / f"{name}-{number}", number + 1
@@ -140,7 +160,7 @@ def free_folder(config: Config) -> Path:
 def _start(args: list[str]) -> argparse.Namespace:
     """The options that decide what all others default to."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("recipe", "config", "resume", "data"):
+    for name in ("recipe", "config", "resume", "data", "init"):
         parser.add_argument(f"--{name}", nargs="?")
     parser.add_argument("--method", nargs="?")
     found, _ = parser.parse_known_args(args)

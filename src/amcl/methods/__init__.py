@@ -1,21 +1,42 @@
 """Methods: one class each, as published or with AMCL, by settings alone."""
 
 from collections.abc import Callable
+from typing import Literal
 
 from amcl.backbones import Backbone
 from amcl.methods.barlow_twins import BarlowTwins, BarlowTwinsSettings
-from amcl.methods.base import Method, MethodSettings
+from amcl.methods.base import Drawn, Method, MethodSettings
+from amcl.methods.can import CAN, CANSettings
+from amcl.methods.heads import HeadMethod, HeadSettings
+from amcl.methods.lgp import LGP, LGPSettings
+from amcl.methods.mae import MAE, MAESettings
 from amcl.methods.moco import MoCo, MoCoSettings
+from amcl.methods.moco_v3 import MoCoV3, MoCoV3Settings
 from amcl.methods.simclr import SimCLR, SimCLRSettings
 from amcl.methods.simsiam import SimSiam, SimSiamSettings
 
-AnySettings = SimCLRSettings | MoCoSettings | SimSiamSettings | BarlowTwinsSettings
+MethodName = Literal["simclr", "moco", "simsiam", "barlow", "mae", "can", "mocov3", "lgp"]
+
+AnySettings = (
+    SimCLRSettings
+    | MoCoSettings
+    | SimSiamSettings
+    | BarlowTwinsSettings
+    | MAESettings
+    | CANSettings
+    | MoCoV3Settings
+    | LGPSettings
+)
 
 METHODS: dict[str, tuple[type[AnySettings], Callable[..., Method]]] = {
     "simclr": (SimCLRSettings, SimCLR),
     "moco": (MoCoSettings, MoCo),
     "simsiam": (SimSiamSettings, SimSiam),
     "barlow": (BarlowTwinsSettings, BarlowTwins),
+    "mae": (MAESettings, MAE),
+    "can": (CANSettings, CAN),
+    "mocov3": (MoCoV3Settings, MoCoV3),
+    "lgp": (LGPSettings, LGP),
 }
 
 
@@ -26,14 +47,26 @@ def make_method(settings: AnySettings, backbone: Backbone) -> Method:
 
 
 __all__ = [
+    "CAN",
+    "LGP",
+    "MAE",
     "METHODS",
     "AnySettings",
     "BarlowTwins",
     "BarlowTwinsSettings",
+    "CANSettings",
+    "Drawn",
+    "HeadMethod",
+    "HeadSettings",
+    "LGPSettings",
+    "MAESettings",
     "Method",
+    "MethodName",
     "MethodSettings",
     "MoCo",
     "MoCoSettings",
+    "MoCoV3",
+    "MoCoV3Settings",
     "SimCLR",
     "SimCLRSettings",
     "SimSiam",

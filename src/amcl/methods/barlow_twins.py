@@ -7,12 +7,12 @@ import torch
 
 from amcl.backbones import Backbone
 from amcl.losses import CrossCorrelationLoss
-from amcl.methods.base import Method, MethodSettings
+from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.settings import positive_number
 
 
 @dataclass(frozen=True, kw_only=True)
-class BarlowTwinsSettings(MethodSettings):
+class BarlowTwinsSettings(HeadSettings):
     """Barlow Twins. Temperatures lie around 1."""
 
     name: ClassVar[str] = "barlow"
@@ -35,7 +35,7 @@ class BarlowTwinsSettings(MethodSettings):
         positive_number("loss_scale", self.loss_scale)
 
 
-class BarlowTwins(Method):
+class BarlowTwins(HeadMethod):
     """Barlow Twins (Eq. 2.3), and with several heads and adaptive temperatures + AMCL."""
 
     def __init__(self, settings: BarlowTwinsSettings, backbone: Backbone) -> None:

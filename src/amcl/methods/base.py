@@ -1,166 +1,80 @@
-"""What every method shares: backbone, heads, temperature and loss, composed by settings."""
+"""What every method shares: a backbone, and what the training loop asks of it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
 
 from amcl.backbones import Backbone
 from amcl.losses import LossStats
-from amcl.losses.base import HeadLoss, HeadReduction
-from amcl.modules import LastNorm, ProjectionHeads
-from amcl.settings import choose, positive_number, whole_number
-from amcl.temperature import (
-    AdaptiveTemperature,
-    ConstantTemperature,
-    FirstHeadTemperature,
-    LearnableTemperature,
-    ScheduledTemperature,
-    SplitTemperature,
-    Temperature,
-    UncertaintyTemperature,
-)
-
-Scheme = Literal[
-    "constant",
-    "learnable",
-    "adaptive",
-    "adaptive-positive",
-    "adaptive-negative",
-    "first-head",
-    "uncertainty",
-    "scheduled",
-]
-ADAPTIVE = ("adaptive", "adaptive-positive", "adaptive-negative", "first-head")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings:
-    """Heads and temperature. One head and a constant temperature are the method as published."""
+    """What can be set about a method."""
 
     name: ClassVar[str]
 
-    heads: int = 1
-    """C, the number of projection heads (for SimSiam: of predictors)."""
-    temperature: Scheme = "constant"
-    """How each pair gets its temperature; adaptive is AMCL's."""
-    tau: float = 0.1
-    """A constant temperature; where a learnable one starts; the scale of uncertainty (TaU)."""
-    tau_lower: float = 0.05
-    """η: adaptive temperatures stay above it; the least of a scheduled one."""
-    tau_upper: float = 1.05
-    """η + ι: adaptive temperatures stay below it; the greatest of a scheduled one."""
-    tau_period: float = 400.0
-    """Epochs in which a scheduled temperature (TS) comes back."""
-    beta: float = 0.1
-    """β, the weight of the regulariser Ω of adaptive temperatures."""
-    prior_tau: float | Literal["literal"] = 0.1
-    """τ₀, where Ω has its minimum: the temperature you believe in; "literal" is the print's 2/D."""
-    phi_depth: int = 1
-    """Layers of φ."""
-    phi_input: Literal["unit", "raw"] = "unit"
-    """φ reads projections of unit length, or as they are."""
-    head_reduction: HeadReduction = "mean"
-    """The loss over heads: their mean keeps the learning rate of one head; the print sums."""
-    projector: tuple[int, ...] = (512, 128)
-    """Widths of the projector behind the backbone's own: hidden layers, then D."""
-    projector_norm: bool = False
-    """Batch norm before each hidden ReLU of the projector."""
-    projector_bias: bool = True
-    """Biases in the projector."""
-    projector_last_norm: LastNorm = "none"
-    """Batch norm on the projections: none, plain (no scale or shift), affine."""
-
     def __post_init__(self) -> None:
-        whole_number("heads", self.heads)
-        choose("temperature", self.temperature, Scheme.__args__)  # type: ignore[attr-defined]
-        if not self.projector:
-            raise ValueError("projector must name at least one width, such as (512, 128), got ().")
-        positive_number("tau", self.tau, "usual values are 0.05 to 1")
-        for width in self.projector:
-            whole_number("projector", width, "it lists widths, such as 512 128")
+        """The end of the chain of checks."""
 
-    @property
-    def dim(self) -> int:
-        """D, the width of a projection."""
-        return self.projector[-1]
 
-    def make_temperature(self, dim: int | None = None) -> Temperature:
-        """The temperature scheme these settings ask for."""
-        if self.temperature == "uncertainty":
-            return UncertaintyTemperature(self.tau)
-        if self.temperature == "learnable":
-            return LearnableTemperature(self.tau, upper=max(1.0, self.tau))
-        if self.temperature == "scheduled":
-            return ScheduledTemperature(self.tau_lower, self.tau_upper, self.tau_period)
-        constant = ConstantTemperature(self.tau)
-        if self.temperature == "constant":
-            return constant
-        adaptive = AdaptiveTemperature(
-            dim or self.dim,
-            lower=self.tau_lower,
-            upper=self.tau_upper,
-            phi_depth=self.phi_depth,
-            phi_input=self.phi_input,
-        )
-        if self.temperature == "first-head":
-            return FirstHeadTemperature(adaptive)
-        if self.temperature == "adaptive-positive":
-            return SplitTemperature(positive=adaptive, negative=constant)
-        if self.temperature == "adaptive-negative":
-            return SplitTemperature(positive=constant, negative=adaptive)
-        return adaptive
+class Drawn(NamedTuple):
+    """What a method draws at random for n images, beside their V views. On the CPU."""
 
-    def make_heads(self, in_dim: int, num_heads: int, extra: int = 0) -> ProjectionHeads:
-        """The projectors, `extra` outputs wider than D."""
-        *hidden, dim = self.projector
-        return ProjectionHeads(
-            in_dim,
-            *hidden,
-            dim + extra,
-            num_heads=num_heads,
-            norm=self.projector_norm,
-            bias=self.projector_bias,
-            last_norm=self.projector_last_norm,
-        )
+    masked: torch.Tensor
+    """True where a patch is not seen, (V, n, L)."""
+    sigma: torch.Tensor
+    """σ of the noise in each view, (V, n); 0 for none."""
+    seeds: torch.Tensor
+    """From which the noise of each view follows, (V, n)."""
 
-    @property
-    def omega_weight(self) -> float:
-        """β where temperatures adapt; no other scheme has an Ω."""
-        return self.beta if self.temperature in ADAPTIVE else 0.0
+    def rows(self, start: int, stop: int) -> "Drawn":
+        """Those of images start … stop − 1: the part of a rank or of a micro-batch."""
+        return Drawn(*(value[:, start:stop] for value in self))
 
 
 class Method(nn.Module):
-    """A self-supervised method: two views of N images in, a loss out.
+    """A self-supervised method: two views of N images in, a loss out."""
 
-    The same class is a method as published (one head, constant temperature) and its AMCL form
-    (several heads, adaptive temperature): only settings differ.
-    """
+    num_views: ClassVar[int] = 2
+    """How many views of an image it takes."""
 
     stats: LossStats | None = None
-    """What the last call with `watch` saw."""
+    """What the last call with `watch` saw of similarities and temperatures."""
 
-    def __init__(self, backbone: Backbone, heads: ProjectionHeads, loss: HeadLoss) -> None:
+    terms: dict[str, torch.Tensor]
+    """What the last call with `watch` found of losses that are not over heads."""
+
+    def __init__(self, backbone: Backbone) -> None:
         super().__init__()
         self.backbone = backbone
-        self.heads = heads
-        self.loss = loss
+        self.terms = {}
 
     def forward(
         self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
     ) -> torch.Tensor:
-        """The loss of two views (N, 3, S, S); `watch` leaves its statistics in `stats`."""
+        """The loss of two views (N, 3, S, S); `watch` leaves statistics in `stats` and `terms`.
+
+        A method that draws something beside the views takes it as `drawn`.
+        """
         raise NotImplementedError
 
-    def project(self, images: torch.Tensor) -> torch.Tensor:
-        """Projections z of images. Returns (C, N, D)."""
-        z: torch.Tensor = self.heads(self.backbone(images))
-        return z
+    def draw(self, n: int, generator: torch.Generator) -> Drawn | None:
+        """What is drawn for n images beside their views: masks, noise. Most draw nothing."""
+        return None
+
+    def draw_weights(self) -> None:
+        """Draw the backbone's first weights, where this method has a start of its own."""
+
+    def start_from(self, weights: Mapping[str, torch.Tensor], where: object) -> None:
+        """Take the backbone's first weights, with timm's keys, from elsewhere."""
+        self.backbone.load(weights, where)
 
     def before_step(self, epoch: float, progress: float) -> None:
         """Tell how far training is: in epochs, and as a share of the whole."""
-        self.loss.set_epoch(epoch)
 
     def after_step(self) -> None:
         """What follows each step of the optimiser."""
@@ -169,9 +83,11 @@ class Method(nn.Module):
         """Parts whose learning rate does not decay."""
         return []
 
-    def _keep(self, out: torch.Tensor | tuple[torch.Tensor, LossStats]) -> torch.Tensor:
-        """The loss of a loss's answer; its statistics, if there are any, are kept."""
-        if isinstance(out, torch.Tensor):
-            return out
-        loss, self.stats = out
-        return loss
+    def rate_scales(self) -> dict[nn.Parameter, float]:
+        """Parameters that learn at a multiple of the learning rate; the others at 1."""
+        return {}
+
+    def measured(self) -> dict[str, float]:
+        """What the last call with `watch` saw, as flat numbers for a log."""
+        of_heads: dict[str, Any] = {} if self.stats is None else self.stats.to_dict()
+        return {f"term/{name}": value.item() for name, value in self.terms.items()} | of_heads

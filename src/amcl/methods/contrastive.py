@@ -5,11 +5,11 @@ from typing import Literal
 
 from amcl.losses import ContrastiveLoss
 from amcl.losses.contrastive import Form
-from amcl.methods.base import MethodSettings
+from amcl.methods.heads import HeadSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class ContrastiveSettings(MethodSettings):
+class ContrastiveSettings(HeadSettings):
     """What the contrastive methods share."""
 
     form: Form = "softmax"

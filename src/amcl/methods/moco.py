@@ -4,27 +4,21 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import nn
 
 from amcl.backbones import Backbone
 from amcl.distributed import shuffle
-from amcl.methods.base import Method
-from amcl.methods.contrastive import ContrastiveSettings
-from amcl.modules import MomentumCopy, Queue, cosine_momentum
+from amcl.methods.momentum import MomentumMethod, MomentumSettings
+from amcl.modules import Queue
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoCoSettings(ContrastiveSettings):
+class MoCoSettings(MomentumSettings):
     """MoCo."""
 
     name: ClassVar[str] = "moco"
 
     queue: int = 4096
     """K, past keys kept a head; 0 takes the other keys of the batch for negatives, as MoCo v3."""
-    momentum: float = 0.99
-    """The key encoder keeps so much of itself a step."""
-    momentum_end: float | None = None
-    """Momentum rises to this along a half cosine; none: it stays."""
     symmetric: bool = True
     """Each view asks for the other, ½(l₀₁ + l₁₀); false: the first asks for the second."""
     shuffle: bool = True
@@ -32,36 +26,22 @@ class MoCoSettings(ContrastiveSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("momentum", "momentum_end"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
-                raise ValueError(f"{name} must lie in [0, 1], got {value}: usual is 0.99 to 1.")
         if self.queue < 0:
             raise ValueError(f"queue must be 0 or more, got {self.queue}.")
 
 
-class MoCo(Method):
+class MoCo(MomentumMethod):
     """MoCo, with a queue of projections for each head (Eq. 2.4), and MoCo + AMCL."""
 
     def __init__(self, settings: MoCoSettings, backbone: Backbone) -> None:
         loss = settings.make_loss("other_view")
         extra = loss.temperature.extra_outputs
-        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra), loss)
+        heads = settings.make_heads(backbone.dim, settings.heads, extra)
+        super().__init__(settings, backbone, heads, loss)
         self.settings = settings
-        self.momentum = settings.momentum
-        self.keys = MomentumCopy(self.query_encoder)
         width = settings.dim + extra
         self.queue = Queue(settings.heads, settings.queue, width) if settings.queue else None
         self._pushed: list[torch.Tensor] = []
-
-    @property
-    def query_encoder(self) -> nn.Sequential:
-        return nn.Sequential(self.backbone, self.heads)
-
-    def before_step(self, epoch: float, progress: float) -> None:
-        super().before_step(epoch, progress)
-        start, end = self.settings.momentum, self.settings.momentum_end
-        self.momentum = start if end is None else cosine_momentum(start, end, progress)
 
     def forward(
         self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
@@ -85,7 +65,7 @@ class MoCo(Method):
         if self.queue is not None:
             self.queue.push(torch.cat(self._pushed, dim=1))
         self._pushed.clear()
-        self.keys.follow(self.query_encoder, self.momentum)
+        super().after_step()
 
     @torch.no_grad()
     def _keys_of(self, view: torch.Tensor) -> torch.Tensor:

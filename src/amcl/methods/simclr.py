@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 
 from amcl.backbones import Backbone
-from amcl.methods.base import Method
 from amcl.methods.contrastive import ContrastiveSettings
+from amcl.methods.heads import HeadMethod
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class SimCLRSettings(ContrastiveSettings):
     name: ClassVar[str] = "simclr"
 
 
-class SimCLR(Method):
+class SimCLR(HeadMethod):
     """SimCLR (Eq. 2.1), and with several heads and adaptive temperatures SimCLR + AMCL."""
 
     def __init__(self, settings: SimCLRSettings, backbone: Backbone) -> None:

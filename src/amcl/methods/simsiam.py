@@ -8,13 +8,13 @@ from torch import nn
 
 from amcl.backbones import Backbone
 from amcl.losses import NegativeCosineLoss
-from amcl.methods.base import Method, MethodSettings
+from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.modules import LastNorm, ProjectionHeads
 from amcl.settings import whole_number
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimSiamSettings(MethodSettings):
+class SimSiamSettings(HeadSettings):
     """SimSiam. The heads are its predictors; temperatures lie around 1.
 
     β is above 1, the greatest similarity: without negatives Ω alone holds τ up, and it does so
@@ -53,7 +53,7 @@ class SimSiamSettings(MethodSettings):
             )
 
 
-class SimSiam(Method):
+class SimSiam(HeadMethod):
     """SimSiam (Eq. 2.2) with C predictors, and SimSiam + AMCL."""
 
     def __init__(self, settings: SimSiamSettings, backbone: Backbone) -> None:

@@ -7,12 +7,23 @@ from typing import Any
 
 from amcl.evaluation.features import fingerprint
 from amcl.evaluation.results import Result, how, read_results, spelled
-from amcl.methods.base import ADAPTIVE
+from amcl.methods import AnySettings, CANSettings, HeadSettings, MAESettings
 from amcl.methods.contrastive import ContrastiveSettings
+from amcl.methods.heads import ADAPTIVE
 from amcl.models.subject import Subject
 from amcl.training import Config
+from amcl.training.start import first_stage
 
-METHODS = {"simclr": "SimCLR", "moco": "MoCo", "simsiam": "SimSiam", "barlow": "Barlow Twins"}
+METHODS = {
+    "simclr": "SimCLR",
+    "moco": "MoCo",
+    "simsiam": "SimSiam",
+    "barlow": "Barlow Twins",
+    "mae": "MAE",
+    "can": "CAN",
+    "mocov3": "MoCo v3",
+    "lgp": "LGP",
+}
 
 CITATION = """@inproceedings{wang2024adaptive,
   title = {Adaptive Multi-head Contrastive Learning},
@@ -103,9 +114,9 @@ def _training(subject: Subject, config: Config) -> str:
     method, optimiser, run = config.method, config.optimiser, config.run
     rows: list[tuple[str, Any]] = [
         ("method", METHODS[method.name]),
-        ("heads", method.heads),
-        ("temperature", _temperature(config)),
-        ("projector", "–".join(map(str, method.projector))),
+        *_heads(method),
+        *_masks(method),
+        *_start(config),
         ("views", config.views.views),
         ("data", _data(config.data.data)),
         ("images", "not known" if subject.images is None else f"{subject.images:,}"),
@@ -119,8 +130,35 @@ def _training(subject: Subject, config: Config) -> str:
     return f"## Training\n\n{_table(('setting', 'value'), rows)}"
 
 
-def _temperature(config: Config) -> str:
-    method = config.method
+def _heads(method: AnySettings) -> list[tuple[str, Any]]:
+    if not isinstance(method, HeadSettings):
+        return []
+    projector = "–".join(map(str, method.projector))
+    return [
+        ("heads", method.heads),
+        ("temperature", _temperature(method)),
+        ("projector", projector),
+    ]
+
+
+def _masks(method: AnySettings) -> list[tuple[str, Any]]:
+    if isinstance(method, MAESettings | CANSettings):
+        return [("masked", f"{method.mask_ratio:.0%} of the patches")]
+    return []
+
+
+def _start(config: Config) -> list[tuple[str, Any]]:
+    """Whose weights it began with, if not random ones."""
+    first = first_stage(config)
+    if first is not None:
+        share = _masks(first.method)[0][1]
+        return [("starts from", f"MAE, {first.run.epochs} epochs, {share} masked")]
+    if config.run.init is not None:
+        return [("starts from", _data(config.run.init))]
+    return []
+
+
+def _temperature(method: HeadSettings) -> str:
     if method.temperature in ADAPTIVE:
         between = f"from {method.tau_lower:g} to {method.tau_upper:g}"
         return f"{method.temperature}, {between}, β = {method.beta:g}"

@@ -10,7 +10,14 @@ from huggingface_hub import ModelCard, PyTorchModelHubMixin, hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from torch import nn
 
-from amcl.backbones import Backbone, BackboneSettings, Stem, own_randomness, read_safetensors
+from amcl.backbones import (
+    Backbone,
+    BackboneSettings,
+    Pool,
+    Stem,
+    own_randomness,
+    read_safetensors,
+)
 from amcl.data.images import Rgb
 from amcl.models.card import model_card
 from amcl.models.subject import Subject
@@ -36,11 +43,15 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         image_size: int,
         width: float = 1.0,
         stem: Stem = "auto",
+        patch: int | None = None,
+        pool: Pool = "auto",
         mean: Rgb = IMAGENET_MEAN,
         std: Rgb = IMAGENET_STD,
     ) -> None:
         super().__init__()
-        settings = BackboneSettings(backbone=backbone, width=width, stem=stem)
+        settings = BackboneSettings(
+            backbone=backbone, width=width, stem=stem, patch=patch, pool=pool
+        )
         with own_randomness():
             self.backbone = Backbone(settings, image_size)
         # What the card is made of; the weights are those above, whatever becomes of them.

@@ -10,6 +10,7 @@ import timm
 from amcl.backbones import (
     Backbone,
     BackboneSettings,
+    Pool,
     Stem,
     backbone_of,
     own_randomness,
@@ -42,6 +43,8 @@ class _Asked:
     backbone: str | None = None
     width: float = 1.0
     stem: Stem = "auto"
+    patch: int | None = None
+    pool: Pool = "auto"
     image_size: int | None = None
     mean: Rgb | None = None
     std: Rgb | None = None
@@ -69,6 +72,8 @@ def open_model(
     backbone: str | None = None,
     width: float = 1.0,
     stem: Stem = "auto",
+    patch: int | None = None,
+    pool: Pool = "auto",
     image_size: int | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
@@ -81,8 +86,8 @@ def open_model(
     - A run folder, one of its checkpoints, or a `.safetensors` file of amcl: these say all about
       themselves.
     - Weights that others wrote (.safetensors, .pt, .pth, .bin, .ckpt, .tar): `backbone` names the
-      timm model, with `width` and `stem` as in pre-training. The weights are found in the file,
-      whatever stands before their keys; `prefix` chooses where there are several.
+      timm model, with `width`, `stem`, `patch` and `pool` as in pre-training. The weights are found
+      in the file, whatever stands before their keys; `prefix` chooses where there are several.
     - A timm model by name: random weights that follow from `seed`, or timm's with `pretrained`.
 
     Where the source does not say them, `image_size` is the timm model's own, and `mean` and `std`
@@ -98,6 +103,8 @@ def open_model(
         backbone=backbone,
         width=width,
         stem=stem,
+        patch=patch,
+        pool=pool,
         image_size=image_size,
         mean=_rgb("mean", mean),
         std=_rgb("std", std),
@@ -159,7 +166,9 @@ def _of_method(name: str, saved: SavedMethod, asked: _Asked) -> Subject:
     trained = saved.trained
     if trained is None:
         why = "says itself which network it holds"
-        asked.refuse(name, why, "backbone", "width", "stem", "prefix", "pretrained")
+        asked.refuse(
+            name, why, "backbone", "width", "stem", "patch", "pool", "prefix", "pretrained"
+        )
         if asked.image_size is None or asked.mean is None:
             raise ValueError(saved.says_too_little())
         trained = {"image_size": asked.image_size, "mean": asked.mean, "std": asked.std}
@@ -213,7 +222,9 @@ def _of_timm(name: str, asked: _Asked, seed: int) -> Subject:
 
 def _fresh(name: str, asked: _Asked, seed: int) -> tuple[Backbone, list[str]]:
     """The network with random weights, as a run with this seed would start; and notes."""
-    settings = BackboneSettings(backbone=name, width=asked.width, stem=asked.stem)
+    settings = BackboneSettings(
+        backbone=name, width=asked.width, stem=asked.stem, patch=asked.patch, pool=asked.pool
+    )
     size, notes = asked.image_size, []
     if size is None:
         published: Any = timm.get_pretrained_cfg(name)

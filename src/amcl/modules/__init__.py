@@ -1,11 +1,21 @@
 """Network parts that methods are composed of."""
 
+from amcl.modules.anchor import Anchor
 from amcl.modules.heads import LastNorm, ProjectionHeads
 from amcl.modules.masked_decoder import MaskedDecoder, NoiseEmbedding
-from amcl.modules.masked_vit import encode_visible, fix_positions, random_mask, visible_places
+from amcl.modules.masked_vit import (
+    encode_visible,
+    fix_positions,
+    is_vit,
+    plain_vit,
+    random_mask,
+    visible_places,
+    xavier_start,
+)
 from amcl.modules.momentum import MomentumCopy, Queue, cosine_momentum
 
 __all__ = [
+    "Anchor",
     "LastNorm",
     "MaskedDecoder",
     "MomentumCopy",
@@ -15,6 +25,9 @@ __all__ = [
     "cosine_momentum",
     "encode_visible",
     "fix_positions",
+    "is_vit",
+    "plain_vit",
     "random_mask",
     "visible_places",
+    "xavier_start",
 ]

@@ -66,7 +66,7 @@ def encode_visible(network: nn.Module, images: torch.Tensor, masked: torch.Tenso
     `network.forward_head` of it is the feature of a partly seen image. Where the mask lives on the
     CPU, an accelerator does not wait for it.
     """
-    vit = _plain_vit(network)
+    vit = plain_vit(network)
     size, patches = tuple(vit.patch_embed.img_size), vit.patch_embed.num_patches
     if images.shape[-2:] != size or masked.shape != (len(images), patches):
         raise ValueError(
@@ -94,7 +94,7 @@ def fix_positions(network: nn.Module) -> None:
 
     MAE, CAN and MoCo v3 have them. The state dict keeps its keys and shapes.
     """
-    vit = _plain_vit(network)
+    vit = plain_vit(network)
     # With no_embed_class, timm keeps no position for the class token.
     cls_token = vit.cls_token is not None and not vit.no_embed_class
     grid = vit.patch_embed.grid_size
@@ -104,7 +104,33 @@ def fix_positions(network: nn.Module) -> None:
     vit.pos_embed.requires_grad_(False)
 
 
-def _plain_vit(network: nn.Module) -> Any:
+def xavier_start(network: nn.Module, *, separate_qkv: bool = False) -> None:
+    """Draw a timm vision transformer's weights as MAE does, in place; positions stay.
+
+    Linear layers and the patch embedding are uniform as Xavier's, biases 0. With `separate_qkv`,
+    queries, keys and values count as a layer each (MoCo v3).
+    """
+    vit = plain_vit(network)
+    for name, part in vit.named_modules():
+        if isinstance(part, nn.Linear):
+            thirds = part.weight.chunk(3) if separate_qkv and name.endswith("qkv") else ()
+            for weight in thirds or (part.weight,):
+                nn.init.xavier_uniform_(weight)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+    nn.init.xavier_uniform_(vit.patch_embed.proj.weight.view(vit.embed_dim, -1))
+    if vit.patch_embed.proj.bias is not None:
+        nn.init.zeros_(vit.patch_embed.proj.bias)
+    if vit.cls_token is not None:
+        nn.init.normal_(vit.cls_token, std=0.02)
+
+
+def is_vit(network: nn.Module) -> bool:
+    """Whether this is one of timm's vision transformers, plain or not."""
+    return any(c.__name__ == "VisionTransformer" for c in type(network).__mro__)
+
+
+def plain_vit(network: nn.Module) -> Any:
     """The network, if its tokens can be left out one by one; an error otherwise."""
     vit: Any = network
     kind = type(network)
@@ -126,7 +152,7 @@ def _plain_vit(network: nn.Module) -> Any:
         fault = "it drops patches itself (patch_drop_rate)"
     if fault:
         raise ValueError(
-            f"this network cannot be masked: {fault}. Choose a plain vision transformer, such as "
-            "vit_tiny_patch16_224, vit_small_patch16_224 or vit_base_patch16_224."
+            f"this network takes neither masks nor fixed positions: {fault}. Choose a plain vision "
+            "transformer: vit_tiny_patch16_224, vit_small_patch16_224, vit_base_patch16_224, …"
         )
     return vit

@@ -25,6 +25,10 @@ class MomentumCopy(nn.Module):
         out: torch.Tensor = self.module(*args)
         return out
 
+    def equal(self, module: nn.Module) -> None:
+        """Become `module`, buffers too."""
+        self.module.load_state_dict(module.state_dict())
+
     @torch.no_grad()
     def follow(self, module: nn.Module, momentum: float) -> None:
         """Move towards `module` by 1 − momentum."""

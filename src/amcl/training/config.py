@@ -66,6 +66,9 @@ class RunSettings:
     accumulate: int = 1
     """Cut each step's batch into so many parts, one after the other, to save memory. Negatives
     are those of a part."""
+    init: str | None = None
+    """Start from the backbone of this run, a folder or its backbone.safetensors; none: from random
+    weights (LGP: from a run of MAE of its own)."""
     seed: int = 0
     """Weights, order, views: everything random follows from it."""
     probe_every: int = 10

@@ -92,11 +92,12 @@ def set_rate(optimiser: torch.optim.Optimizer, peak: float, factor: float) -> fl
 
 
 def parameter_groups(method: Method, settings: OptimiserSettings) -> list[dict[str, Any]]:
-    """Parameters by how they are treated: weights or norms and biases, decaying rate or fixed.
+    """Parameters by how they are treated: weights or norms and biases, and by their rates.
 
     Weights of several heads are one tensor (C, out, in), marked so that LARS treats each head as
     the layer it is.
     """
+    scales = method.rate_scales()
     fixed = {id(p) for part in method.with_fixed_rate() for p in part.parameters()}
     of_heads = {
         id(p)
@@ -105,22 +106,23 @@ def parameter_groups(method: Method, settings: OptimiserSettings) -> list[dict[s
         for p in part.parameters()
         if p.ndim == 3
     }
-    groups: dict[tuple[bool, bool, bool], list[nn.Parameter]] = {}
+    groups: dict[tuple[bool, bool, bool, float], list[nn.Parameter]] = {}
     for parameter in method.parameters():
         if parameter.requires_grad:
-            kind = (parameter.ndim > 1, id(parameter) in fixed, id(parameter) in of_heads)
+            of_head, scale = id(parameter) in of_heads, scales.get(parameter, 1.0)
+            kind = (parameter.ndim > 1, id(parameter) in fixed, of_head, scale)
             groups.setdefault(kind, []).append(parameter)
     decay = settings.weight_decay
     return [
         {
             "params": parameters,
             "weight_decay": decay if is_weight or settings.decay_norm_and_bias else 0.0,
-            "rate_scale": 1.0 if is_weight else settings.bias_lr_scale,
+            "rate_scale": scale * (1.0 if is_weight else settings.bias_lr_scale),
             "fixed_rate": is_fixed,
             "is_weight": is_weight,
             "per_head": per_head,
         }
-        for (is_weight, is_fixed, per_head), parameters in groups.items()
+        for (is_weight, is_fixed, per_head, scale), parameters in groups.items()
     ]
 
 

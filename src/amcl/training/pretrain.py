@@ -4,6 +4,8 @@ import json
 import logging
 import shlex
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,8 @@ import torch
 from lightning_fabric import Fabric
 
 from amcl.backbones import Backbone
-from amcl.data import Batch, DataSet, load_dataset, stream
-from amcl.methods import Method, make_method
-from amcl.seeds import generator, seed_of
+from amcl.data import DataSet, load_dataset, stream
+from amcl.methods import HeadSettings, Method
 from amcl.training.checkpoint import (
     keep_checkpoint,
     load_checkpoint,
@@ -23,10 +24,13 @@ from amcl.training.checkpoint import (
 from amcl.training.config import Config
 from amcl.training.display import Display
 from amcl.training.errors import Interrupted, NonFiniteError
+from amcl.training.feed import Feed
 from amcl.training.hardware import StopRequest, make_fabric
-from amcl.training.optimisers import make_optimiser, rate_factor, set_rate
+from amcl.training.optimisers import make_optimiser
 from amcl.training.plan import Plan
 from amcl.training.run_folder import RunFolder
+from amcl.training.start import first_stage, fresh_method, init_of, start_from
+from amcl.training.step import Stepper
 from amcl.training.trackers import make_trackers
 from amcl.training.watch import Watch
 from amcl.views import Views
@@ -48,39 +52,87 @@ def pretrain(config: Config, out: str | Path, *, resume: bool = False) -> Path:
     fabric = make_fabric(config.hardware)
     fabric.launch()
     with StopRequest() as stop:
-        try:
-            _run(fabric, config, folder, resume, stop)
-        finally:
-            folder.close()
+        begin = None if resume else partial(folder.create, config)
+        before = first_stage(config)
+        if before is not None:
+            _run_first(fabric, before, folder, begin, stop)
+            begin = None
+        _run(fabric, config, folder, begin, stop)
     return folder.backbone
 
 
+def _run_first(
+    fabric: Fabric,
+    config: Config,
+    folder: RunFolder,
+    begin: Callable[[], None] | None,
+    stop: StopRequest,
+) -> None:
+    """Make, or finish, the run that another starts from, inside that one's folder."""
+    first = folder.first_stage
+    began, ended = first.config.exists(), first.backbone.exists()
+    fabric.barrier()  # everyone has looked before anyone writes
+    if ended:
+        return
+
+    def both() -> None:
+        if begin is not None:
+            begin()
+        first.create(config)
+
+    if fabric.is_global_zero:
+        logger.info("first of two stages: %s, in %s", config.method.name, first.path)
+    _run(fabric, config, first, None if began else both, stop)
+    if fabric.is_global_zero:
+        logger.info("second of two stages, in %s", folder.path)
+
+
 def _run(
-    fabric: Fabric, config: Config, folder: RunFolder, resume: bool, stop: StopRequest
+    fabric: Fabric,
+    config: Config,
+    folder: RunFolder,
+    begin: Callable[[], None] | None,
+    stop: StopRequest,
+) -> None:
+    """One run, to its end; `begin` makes the folder of a new one."""
+    try:
+        _train(fabric, config, folder, begin, stop)
+    finally:
+        folder.close()
+
+
+def _train(
+    fabric: Fabric,
+    config: Config,
+    folder: RunFolder,
+    begin: Callable[[], None] | None,
+    stop: StopRequest,
 ) -> None:
     first = fabric.is_global_zero
     data = _load_data(config)
     plan = Plan.of(config, data, fabric)
-    torch.manual_seed(seed_of(config.run.seed, "weights"))
-    backbone = Backbone(config.backbone, data.image_size)
-    method = make_method(config.method, backbone)
+    goes_on = folder.checkpoint.exists()  # else it is new, or was stopped before it saved one
+    method = fresh_method(config, data.image_size)
+    if not goes_on and (init := init_of(config, folder)) is not None:
+        start_from(method, init)
     if config.hardware.sync_norm:
         method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)
     if config.hardware.channels_last:
         method = method.to(memory_format=torch.channels_last)
     optimiser = make_optimiser(method, config.optimiser, config.run.batch_size)
     views = Views(data.image_size, config.views, mean=data.mean, std=data.std)
+    feed = Feed(method, views, plan, fabric.device, channels_last=config.hardware.channels_last)
     watch = Watch(data, config.run.knn_k) if first else None
-    peak = config.optimiser.peak_rate(config.run.batch_size)
 
     trained, optimiser = fabric.setup(method, optimiser)
+    take_step = Stepper(fabric, config, plan, method, trained, optimiser, feed)
     done, loss_sum = 0, torch.zeros((), device=fabric.device)
-    if resume and folder.checkpoint.exists():  # else it was stopped before it saved one
+    if goes_on:
         state = load_checkpoint(folder.checkpoint)
         done = _restore(state, fabric, method, optimiser, loss_sum)
     if first:
-        if not resume:
-            folder.create(config)
+        if begin is not None:
+            begin()
         folder.open(done)
         logger.info(data.describe())
         for path, reason in data.unreadable:
@@ -102,37 +154,12 @@ def _run(
 
     display = Display(plan.total, plan.per_epoch, config.run.batch_size, shown=first)
     batches = stream(data.train, plan.indices(done), workers=config.data.workers)
-    saved, skipped = time.monotonic(), set[str]()
+    saved = time.monotonic()
     with display:
         display.start(done)
         for step in range(done, plan.total):
-            epoch = step / plan.per_epoch
             ends_epoch = (step + 1) % plan.per_epoch == 0
-            torch.manual_seed(seed_of(config.run.seed, "step", step, fabric.global_rank))
-            rate = set_rate(
-                optimiser, peak, rate_factor(config.optimiser, epoch, config.run.epochs)
-            )
-            method.before_step(epoch, step / plan.total)
-
-            loss = torch.zeros((), device=fabric.device)
-            for part in range(plan.accumulate):
-                batch = next(batches)
-                for path, reason in batch.unreadable:
-                    if path not in skipped:
-                        logger.warning("skipped %s: %s", path, reason)
-                        skipped.add(path)
-                view0, view1 = _views_of(batch, views, plan, step, part, fabric, config)
-                last = part + 1 == plan.accumulate
-                with fabric.no_backward_sync(trained, enabled=not last and plan.world_size > 1):
-                    part_loss = trained(view0, view1, watch=ends_epoch and last)
-                    fabric.backward(part_loss / plan.accumulate)
-                loss += part_loss.detach() / plan.accumulate
-            if config.optimiser.clip:
-                fabric.clip_gradients(trained, optimiser, max_norm=config.optimiser.clip)
-            optimiser.step()
-            optimiser.zero_grad()
-            method.after_step()
-
+            loss, rate = take_step(step, batches, watch=ends_epoch)
             done = step + 1
             loss_sum += loss
             if not (ends_epoch or done % plan.check_every == 0):
@@ -214,31 +241,6 @@ def _load_data(config: Config) -> DataSet:
     )
 
 
-def _views_of(
-    batch: Batch,
-    views: Views,
-    plan: Plan,
-    step: int,
-    part: int,
-    fabric: Fabric,
-    config: Config,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two views of this process's images, drawn as they would be in one process."""
-    start, stop = plan.rows(part)
-    shapes = None
-    if batch.shapes is not None:
-        shapes = torch.ones(plan.batch_size, 2)
-        shapes[start:stop] = batch.shapes
-    chance = generator(plan.seed, "views", step)
-    drawn = views.draw(plan.batch_size, generator=chance, shapes=shapes).rows(start, stop)
-    both = views(batch.pixels.to(fabric.device), drawn.to(fabric.device))
-    if config.hardware.channels_last:
-        n = both.shape[1]
-        both = both.flatten(0, 1).contiguous(memory_format=torch.channels_last)
-        return both[:n], both[n:]
-    return both[0], both[1]
-
-
 def _epoch_row(
     method: Method,
     plan: Plan,
@@ -247,7 +249,6 @@ def _epoch_row(
     rate: float,
     display: Display,
 ) -> dict[str, Any]:
-    stats = {} if method.stats is None else method.stats.to_dict()
     return {
         "kind": "epoch",
         "step": done,
@@ -255,7 +256,7 @@ def _epoch_row(
         "loss": loss_sum.item() / plan.per_epoch,
         "lr": rate,
         "images_per_second": round(display.rate(done), 1),
-        **stats,
+        **method.measured(),
     }
 
 
@@ -326,19 +327,21 @@ def _non_finite(what: str, done: int, folder: RunFolder) -> str:
 
 
 def _how_to_resume(folder: RunFolder, done: int, plan: Plan) -> str:
-    path = shlex.quote(str(folder.path))
     return (
         f"stopped after step {done} of {plan.total}, everything is saved. "
-        f"Go on with: amcl pretrain --resume {path}"
+        f"Go on with: amcl pretrain --resume {folder.resumed_by}"
     )
 
 
 def _summary(config: Config, method: Method, plan: Plan, done: int) -> str:
     trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
     begin = f"going on after step {done} of {plan.total}" if done else f"{plan.total} steps"
+    settings, heads = config.method, ""
+    if isinstance(settings, HeadSettings):
+        count = f"{settings.heads} head{'s' * (settings.heads > 1)}"
+        heads = f", {count}, {settings.temperature} temperature"
     return (
-        f"{config.method.name}, {config.method.heads} head{'s' * (config.method.heads > 1)}, "
-        f"{config.method.temperature} temperature; {config.backbone.backbone} "
+        f"{settings.name}{heads}; {config.backbone.backbone} "
         f"×{config.backbone.width:g}, {trained / 1e6:.1f} M parameters in all; "
         f"{plan.epochs} epochs of {plan.per_epoch} steps of {plan.batch_size} images: {begin}"
     )

@@ -18,11 +18,14 @@ class RunFolder:
     """One run's files. Only the first process writes.
 
     `config.toml`, `environment.jsonl` (a line for each start), `metrics.jsonl`, `log.txt`,
-    `checkpoints/last.pt`, and at the end `backbone.safetensors`.
+    `checkpoints/last.pt`, and at the end `backbone.safetensors`. LGP's first stage is a run of its
+    own in `mae`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, part_of: Path | None = None) -> None:
+        """`part_of`: the folder of the run whose first stage this is."""
         self.path = path
+        self.resumed_by = shlex.quote(str(part_of or path))
         self._lock: IO[str] | None = None
         self._metrics: IO[str] | None = None
         self._handler: logging.Handler | None = None
@@ -47,6 +50,11 @@ class RunFolder:
     @property
     def backbone(self) -> Path:
         return self.path / "backbone.safetensors"
+
+    @property
+    def first_stage(self) -> "RunFolder":
+        """The run that this one starts from, where it makes one itself."""
+        return RunFolder(self.path / "mae", part_of=self.path)
 
     def check_free(self) -> None:
         """Raise an error if the folder holds anything: a run is never written over."""

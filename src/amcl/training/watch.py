@@ -7,13 +7,18 @@ import torch
 from amcl.data import DataSet, MemoryImages, stream
 from amcl.data.images import Images
 from amcl.evaluation import Features, Transform, effective_rank, features_of, knn_accuracy, spread
-from amcl.methods import Method
+from amcl.methods import HeadMethod, Method
 
 logger = logging.getLogger("amcl")
 
 COLLAPSED = 0.1  # spread below this: the mean cosine of two features is above 0.99
 _SAMPLE = 1000  # images whose spread is looked at
 _BATCH = 256
+_SLOWER = "Lower the learning rate, or warm up for longer."
+_REMEDY = (
+    "Lower the learning rate, or for adaptive temperatures raise --tau-lower or lower --beta; a "
+    "constant temperature of 0.1 to 0.5 is safe."
+)
 
 
 class Watch:
@@ -48,8 +53,7 @@ class Watch:
         if found.get("spread", 1.0) < COLLAPSED:
             told.append(
                 f"the features have collapsed (spread {found['spread']:.3f}: all images look the "
-                "same to the backbone). Lower the learning rate, or for adaptive temperatures "
-                "raise --tau-lower or lower --beta; a constant temperature of 0.1 to 0.5 is safe."
+                f"same to the backbone). {_REMEDY if isinstance(method, HeadMethod) else _SLOWER}"
             )
         return told
 

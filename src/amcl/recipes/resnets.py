@@ -1,17 +1,9 @@
-"""Recipes: configurations by name, with the figures of the original papers and repositories.
+"""ResNets: SimCLR, MoCo, SimSiam and Barlow Twins, as their papers and repositories have them."""
 
-A name is `SET-METHOD` for a method as published, and `SET-METHOD-amcl` for the same with three
-heads and adaptive temperatures: `cifar10-simclr`, `stl10-moco-amcl`.
-"""
-
-import difflib
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from amcl.backbones import BackboneSettings
 from amcl.methods import (
-    METHODS,
     AnySettings,
     BarlowTwinsSettings,
     MoCoSettings,
@@ -22,13 +14,7 @@ from amcl.training.config import Config, DataSettings, RunSettings
 from amcl.training.optimisers import OptimiserSettings
 from amcl.views import ViewSettings
 
-AMCL_HEADS = 3
-
-
-def with_amcl(config: Config) -> Config:
-    """The same configuration with three heads and adaptive temperatures."""
-    method = replace(config.method, heads=AMCL_HEADS, temperature="adaptive")
-    return replace(config, method=method)
+METHODS = ("simclr", "moco", "simsiam", "barlow")
 
 
 def cifar(method: str, data: str = "cifar10") -> Config:
@@ -70,8 +56,8 @@ def stl10(method: str) -> Config:
 
 
 def tinyimagenet(method: str) -> Config:
-    """Tiny-ImageNet as CIFAR: the same network and settings at 64 pixels."""
-    return cifar(method, "tinyimagenet")
+    """Tiny-ImageNet, ResNet-50 with the small stem, as the paper; the rest as CIFAR."""
+    return replace(cifar(method, "tinyimagenet"), backbone=BackboneSettings(backbone="resnet50"))
 
 
 def imagenet(method: str) -> Config:
@@ -180,54 +166,3 @@ def builtin(method: str) -> Config:
         optimiser=OptimiserSettings(optimiser="adamw", lr=5e-3, weight_decay=1e-4),
         run=RunSettings(epochs=30, batch_size=128, probe_every=5, knn_k=20),
     )
-
-
-_SETS: dict[str, Callable[[str], Config]] = {
-    "builtin": builtin,
-    "folder": folder,
-    "cifar10": cifar,
-    "cifar100": lambda method: cifar(method, "cifar100"),
-    "stl10": stl10,
-    "tinyimagenet": tinyimagenet,
-    "imagenet": imagenet,
-}
-
-
-def names() -> list[str]:
-    """The names of all recipes."""
-    return [
-        f"{data}-{method}{suffix}"
-        for data in _SETS
-        for method in METHODS
-        for suffix in ("", "-amcl")
-    ]
-
-
-def recipe(name: str) -> Config:
-    """The recipe of this name.
-
-    >>> recipe("cifar10-simclr-amcl").method.heads
-    3
-    """
-    if name not in names():
-        near = difflib.get_close_matches(name, names(), n=3)
-        hint = f"did you mean {', '.join(near)}?" if near else "`amcl recipes` lists them."
-        raise ValueError(f"there is no recipe {name!r}: {hint}")
-    plain = name.removesuffix("-amcl")
-    data, _, method = plain.partition("-")
-    config = _SETS[data](method)
-    return config if plain == name else with_amcl(config)
-
-
-def default(data: str, method: str) -> Config:
-    """Where a run starts when no recipe is named: that of the set, or that of folders."""
-    config = _SETS.get(data, folder)(method)
-    return replace(config, data=replace(config.data, data=data))
-
-
-def summary(name: str) -> str:
-    """One line on a recipe."""
-    config = recipe(name)
-    doc: Any = _SETS[name.partition("-")[0]].__doc__ or cifar.__doc__
-    first = doc.splitlines()[0].rstrip(".")
-    return f"{first}; {config.run.epochs} epochs"

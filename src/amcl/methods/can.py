@@ -1,0 +1,107 @@
+"""CAN: contrast, masked reconstruction and the prediction of noise, of the same two views."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from amcl import functional as F
+from amcl.backbones import Backbone
+from amcl.methods.base import Drawn
+from amcl.methods.contrastive import ContrastiveSettings
+from amcl.methods.heads import HeadMethod
+from amcl.methods.masked import MaskedSettings, noise_like, patch_of
+from amcl.modules import NoiseEmbedding, encode_visible, fix_positions, xavier_start
+from amcl.settings import finite_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class CANSettings(ContrastiveSettings, MaskedSettings):
+    """CAN. Heads and temperature are those of its contrastive term."""
+
+    name: ClassVar[str] = "can"
+
+    projector: tuple[int, ...] = (4096, 4096, 128)
+    projector_norm: bool = True
+    mask_ratio: float = 0.5
+    noise: float = 0.05
+    """The most σ of the noise in a view, after normalisation; each view draws its own."""
+    contrast_weight: float = 0.03
+    """Weight of the contrastive term."""
+    reconstruction_weight: float = 0.67
+    """Weight of the squared error of masked patches."""
+    denoising_weight: float = 0.30
+    """Weight of the squared error of the noise in visible patches."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        finite_number("noise", self.noise, "0 switches it off")
+        weights = ("contrast_weight", "reconstruction_weight", "denoising_weight")
+        for name in weights:
+            finite_number(name, getattr(self, name), "0 switches it off")
+        if not any(getattr(self, name) for name in weights):
+            raise ValueError(f"{', '.join(weights)} are all 0: there is nothing to learn.")
+
+
+class CAN(HeadMethod):
+    """CAN, and with several heads and adaptive temperatures (Eq. 2.4) CAN + AMCL.
+
+    The heads read what the backbone makes of the visible patches: with `pool="mean"` their mean,
+    as published.
+    """
+
+    def __init__(self, settings: CANSettings, backbone: Backbone) -> None:
+        loss = settings.make_loss("both_views")
+        extra = loss.temperature.extra_outputs
+        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra), loss)
+        self.settings, self.patch = settings, patch_of(backbone)
+        fix_positions(backbone.network)
+        self.decoder = settings.make_decoder(backbone)
+        self.noise_embedding = NoiseEmbedding(backbone.network.embed_dim)
+
+    def draw_weights(self) -> None:
+        xavier_start(self.backbone.network)
+
+    def draw(self, n: int, generator: torch.Generator) -> Drawn:
+        return self.settings.draw(self.num_views, n, self.backbone, generator, self.settings.noise)
+
+    def forward(
+        self,
+        view0: torch.Tensor,
+        view1: torch.Tensor,
+        watch: bool = False,
+        drawn: Drawn | None = None,
+    ) -> torch.Tensor:
+        if drawn is None:
+            drawn = self.draw(len(view0), torch.default_generator)
+        if drawn.masked.shape[:2] != (2, len(view0)):
+            raise ValueError(
+                f"drawn is for (views, images) = {tuple(drawn.masked.shape[:2])}, and there are "
+                f"two views of {len(view0)} images: draw({len(view0)}, generator) fits."
+            )
+        masked, sigma, seeds = (value.flatten(0, 1) for value in drawn)
+        images = torch.cat([view0, view1])
+        noise = noise_like(images, sigma, seeds)
+        network = self.backbone.network
+        tokens = encode_visible(network, images + noise, masked)  # (2N, [1 +] V, D)
+
+        h0, h1 = network.forward_head(tokens).chunk(2)
+        contrast = self._keep(self.loss(self.heads(h0), self.heads(h1), return_stats=watch))
+
+        level = self.noise_embedding(sigma.to(images))
+        prediction = self.decoder(tokens, masked, level)  # (2N, L, P)
+        settings, patch = self.settings, self.patch
+        terms = {
+            "contrast": contrast,
+            "reconstruction": F.masked_reconstruction(
+                prediction, settings.targets(images, patch), masked
+            ),
+            "denoising": F.noise_prediction(prediction, settings.targets(noise, patch), masked),
+        }
+        if watch:
+            self.terms = {name: term.detach() for name, term in terms.items()}
+        return (
+            settings.contrast_weight * terms["contrast"]
+            + settings.reconstruction_weight * terms["reconstruction"]
+            + settings.denoising_weight * terms["denoising"]
+        )

@@ -1,0 +1,158 @@
+"""What methods with projection heads share: heads, temperature and loss, composed by settings."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from amcl.backbones import Backbone
+from amcl.losses import LossStats
+from amcl.losses.base import HeadLoss, HeadReduction
+from amcl.methods.base import Method, MethodSettings
+from amcl.modules import LastNorm, ProjectionHeads
+from amcl.settings import choose, positive_number, whole_number
+from amcl.temperature import (
+    AdaptiveTemperature,
+    ConstantTemperature,
+    FirstHeadTemperature,
+    LearnableTemperature,
+    ScheduledTemperature,
+    SplitTemperature,
+    Temperature,
+    UncertaintyTemperature,
+)
+
+Scheme = Literal[
+    "constant",
+    "learnable",
+    "adaptive",
+    "adaptive-positive",
+    "adaptive-negative",
+    "first-head",
+    "uncertainty",
+    "scheduled",
+]
+ADAPTIVE = ("adaptive", "adaptive-positive", "adaptive-negative", "first-head")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSettings(MethodSettings):
+    """Heads and temperature. One head and a constant temperature are the method as published."""
+
+    heads: int = 1
+    """C, the number of projection heads (for SimSiam: of predictors)."""
+    temperature: Scheme = "constant"
+    """How each pair gets its temperature; adaptive is AMCL's."""
+    tau: float = 0.1
+    """A constant temperature; where a learnable one starts; the scale of uncertainty (TaU)."""
+    tau_lower: float = 0.05
+    """η: adaptive temperatures stay above it; the least of a scheduled one."""
+    tau_upper: float = 1.05
+    """η + ι: adaptive temperatures stay below it; the greatest of a scheduled one."""
+    tau_period: float = 400.0
+    """Epochs in which a scheduled temperature (TS) comes back."""
+    beta: float = 0.1
+    """β, the weight of the regulariser Ω of adaptive temperatures."""
+    prior_tau: float | Literal["literal"] = 0.1
+    """τ₀, where Ω has its minimum: the temperature you believe in; "literal" is the print's 2/D."""
+    phi_depth: int = 1
+    """Layers of φ."""
+    phi_input: Literal["unit", "raw"] = "unit"
+    """φ reads projections of unit length, or as they are."""
+    head_reduction: HeadReduction = "mean"
+    """The loss over heads: their mean keeps the learning rate of one head; the print sums."""
+    projector: tuple[int, ...] = (512, 128)
+    """Widths of the projector behind the backbone's own: hidden layers, then D."""
+    projector_norm: bool = False
+    """Batch norm before each hidden ReLU of the projector."""
+    projector_bias: bool = True
+    """Biases in the projector."""
+    projector_last_norm: LastNorm = "none"
+    """Batch norm on the projections: none, plain (no scale or shift), affine."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("heads", self.heads)
+        choose("temperature", self.temperature, Scheme.__args__)  # type: ignore[attr-defined]
+        if not self.projector:
+            raise ValueError("projector must name at least one width, such as (512, 128), got ().")
+        positive_number("tau", self.tau, "usual values are 0.05 to 1")
+        for width in self.projector:
+            whole_number("projector", width, "it lists widths, such as 512 128")
+
+    @property
+    def dim(self) -> int:
+        """D, the width of a projection."""
+        return self.projector[-1]
+
+    def make_temperature(self, dim: int | None = None) -> Temperature:
+        """The temperature scheme these settings ask for."""
+        if self.temperature == "uncertainty":
+            return UncertaintyTemperature(self.tau)
+        if self.temperature == "learnable":
+            return LearnableTemperature(self.tau, upper=max(1.0, self.tau))
+        if self.temperature == "scheduled":
+            return ScheduledTemperature(self.tau_lower, self.tau_upper, self.tau_period)
+        constant = ConstantTemperature(self.tau)
+        if self.temperature == "constant":
+            return constant
+        adaptive = AdaptiveTemperature(
+            dim or self.dim,
+            lower=self.tau_lower,
+            upper=self.tau_upper,
+            phi_depth=self.phi_depth,
+            phi_input=self.phi_input,
+        )
+        if self.temperature == "first-head":
+            return FirstHeadTemperature(adaptive)
+        if self.temperature == "adaptive-positive":
+            return SplitTemperature(positive=adaptive, negative=constant)
+        if self.temperature == "adaptive-negative":
+            return SplitTemperature(positive=constant, negative=adaptive)
+        return adaptive
+
+    def make_heads(self, in_dim: int, num_heads: int, extra: int = 0) -> ProjectionHeads:
+        """The projectors, `extra` outputs wider than D."""
+        *hidden, dim = self.projector
+        return ProjectionHeads(
+            in_dim,
+            *hidden,
+            dim + extra,
+            num_heads=num_heads,
+            norm=self.projector_norm,
+            bias=self.projector_bias,
+            last_norm=self.projector_last_norm,
+        )
+
+    @property
+    def omega_weight(self) -> float:
+        """β where temperatures adapt; no other scheme has an Ω."""
+        return self.beta if self.temperature in ADAPTIVE else 0.0
+
+
+class HeadMethod(Method):
+    """A method that compares projections: backbone, heads and a loss over them.
+
+    The same class is a method as published (one head, constant temperature) and its AMCL form
+    (several heads, adaptive temperature): only settings differ.
+    """
+
+    def __init__(self, backbone: Backbone, heads: ProjectionHeads, loss: HeadLoss) -> None:
+        super().__init__(backbone)
+        self.heads = heads
+        self.loss = loss
+
+    def project(self, images: torch.Tensor) -> torch.Tensor:
+        """Projections z of images. Returns (C, N, D)."""
+        z: torch.Tensor = self.heads(self.backbone(images))
+        return z
+
+    def before_step(self, epoch: float, progress: float) -> None:
+        self.loss.set_epoch(epoch)
+
+    def _keep(self, out: torch.Tensor | tuple[torch.Tensor, LossStats]) -> torch.Tensor:
+        """The loss of a loss's answer; its statistics, if there are any, are kept."""
+        if isinstance(out, torch.Tensor):
+            return out
+        loss, self.stats = out
+        return loss

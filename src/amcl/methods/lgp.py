@@ -1,0 +1,90 @@
+"""LGP (layer grafted pre-training): MoCo v3 on the weights of MAE, lower layers moving slowly."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from amcl.backbones import Backbone
+from amcl.methods.masked import MaskedSettings
+from amcl.methods.moco_v3 import MoCoV3, MoCoV3Settings
+from amcl.modules import Anchor, plain_vit
+from amcl.settings import finite_number, positive_number, whole_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class LGPSettings(MoCoV3Settings, MaskedSettings):
+    """LGP. Masks and decoder are those of its first stage, MAE, which --init leaves out."""
+
+    name: ClassVar[str] = "lgp"
+
+    freeze_patches: bool = False
+    thirds: tuple[float, float, float] = (0.1, 0.1, 1.0)
+    """The first, second and last third of the blocks learn at the learning rate times these."""
+    pull: float = 0.0
+    """Weight of Σ|θ − θ_MAE| over embeddings and the first half of the blocks (ViT-L: 1e-5)."""
+    mae_epochs: int = 800
+    """Epochs of the first stage."""
+    mae_lr: float = 1.5e-4
+    """Learning rate of the first stage, scaled as that of the second."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for scale in self.thirds:
+            finite_number("thirds", scale, "0 holds a third of the blocks fixed")
+        finite_number("pull", self.pull, "0 switches it off")
+        whole_number("mae_epochs", self.mae_epochs)
+        positive_number("mae_lr", self.mae_lr)
+
+
+class LGP(MoCoV3):
+    """LGP's second stage, and with several heads and adaptive temperatures LGP + AMCL.
+
+    `start_from` takes the weights of the first stage.
+    """
+
+    def __init__(self, settings: LGPSettings, backbone: Backbone) -> None:
+        plain_vit(backbone.network)
+        super().__init__(settings, backbone)
+        self.thirds, self.pull = settings.thirds, settings.pull
+        self.anchor = Anchor(self._pulled()) if self.pull else None
+
+    def start_from(self, weights: Mapping[str, torch.Tensor], where: object) -> None:
+        super().start_from(weights, where)
+        if self.anchor is not None:
+            self.anchor.settle(self._pulled())
+
+    def forward(
+        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
+    ) -> torch.Tensor:
+        loss = super().forward(view0, view1, watch)
+        if self.anchor is None:
+            return loss
+        distance: torch.Tensor = self.anchor(self._pulled())
+        if watch:
+            self.terms = {"distance": distance.detach()}
+        return loss + self.pull * distance
+
+    def rate_scales(self) -> dict[nn.Parameter, float]:
+        """By thirds of the blocks; embeddings with the first, norm and heads with the last."""
+        network: Any = self.backbone.network
+        depth = len(network.blocks)
+        scales = dict.fromkeys(self.parameters(), self.thirds[2])
+        scales.update(dict.fromkeys(self._embeddings(), self.thirds[0]))
+        for number, block in enumerate(network.blocks):
+            scales.update(dict.fromkeys(block.parameters(), self.thirds[3 * number // depth]))
+        return scales
+
+    def _embeddings(self) -> Iterator[nn.Parameter]:
+        network: Any = self.backbone.network
+        yield from network.patch_embed.parameters()
+        yield from (p for p in (network.cls_token, network.pos_embed) if p is not None)
+
+    def _pulled(self) -> list[nn.Parameter]:
+        """What is held near the first stage's weights: embeddings and half of the blocks."""
+        network: Any = self.backbone.network
+        half = network.blocks[: len(network.blocks) // 2]
+        held = [*self._embeddings(), *half.parameters()]
+        return [parameter for parameter in held if parameter.requires_grad]

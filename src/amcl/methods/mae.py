@@ -1,0 +1,56 @@
+"""MAE: what is masked of an image is predicted from what is not."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from amcl import functional as F
+from amcl.backbones import Backbone
+from amcl.methods.base import Drawn, Method
+from amcl.methods.masked import MaskedSettings, patch_of
+from amcl.modules import encode_visible, fix_positions, xavier_start
+
+
+@dataclass(frozen=True, kw_only=True)
+class MAESettings(MaskedSettings):
+    """MAE. It has no heads and no temperature."""
+
+    name: ClassVar[str] = "mae"
+
+
+class MAE(Method):
+    """A masked autoencoder: LGP's first stage, and a reference without contrast."""
+
+    num_views = 1
+
+    def __init__(self, settings: MAESettings, backbone: Backbone) -> None:
+        super().__init__(backbone)
+        self.settings, self.patch = settings, patch_of(backbone)
+        fix_positions(backbone.network)
+        self.decoder = settings.make_decoder(backbone)
+
+    def draw_weights(self) -> None:
+        xavier_start(self.backbone.network)
+
+    def draw(self, n: int, generator: torch.Generator) -> Drawn:
+        return self.settings.draw(self.num_views, n, self.backbone, generator)
+
+    def forward(
+        self,
+        view0: torch.Tensor,
+        view1: torch.Tensor | None = None,
+        watch: bool = False,
+        drawn: Drawn | None = None,
+    ) -> torch.Tensor:
+        """The loss of one view, or of two as though they were of different images."""
+        images = view0 if view1 is None else torch.cat([view0, view1])
+        if drawn is None:
+            drawn = self.draw(len(images), torch.default_generator)
+        masked = drawn.masked.flatten(0, 1)
+        prediction = self.decoder(encode_visible(self.backbone.network, images, masked), masked)
+        targets = self.settings.targets(images, self.patch)
+        loss = F.masked_reconstruction(prediction, targets, masked)
+        if watch:
+            self.terms = {"reconstruction": loss.detach()}
+        return loss

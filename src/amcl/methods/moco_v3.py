@@ -1,0 +1,90 @@
+"""MoCo v3: a predictor on the queries, the other keys of the batch for negatives, no queue."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from amcl.backbones import Backbone
+from amcl.functional import literal_prior_tau
+from amcl.methods.heads import ADAPTIVE
+from amcl.methods.momentum import MomentumMethod, MomentumSettings
+from amcl.modules import LastNorm, ProjectionHeads, fix_positions, is_vit, xavier_start
+from amcl.settings import whole_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoCoV3Settings(MomentumSettings):
+    """MoCo v3."""
+
+    name: ClassVar[str] = "mocov3"
+
+    tau: float = 0.2
+    prior_tau: float | Literal["literal"] = 0.2
+    projector: tuple[int, ...] = (4096, 4096, 256)
+    projector_norm: bool = True
+    projector_bias: bool = False
+    projector_last_norm: LastNorm = "plain"
+    predictor: int = 4096
+    """Hidden width of the predictors."""
+    momentum_end: float | None = 1.0
+    freeze_patches: bool = True
+    """A vision transformer's patch embedding keeps its random weights, which is more stable."""
+    fixed_positions: bool = True
+    """A vision transformer's positions are sines and cosines and do not train."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number("predictor", self.predictor, "it is a width, such as 4096")
+
+    @property
+    def loss_scale(self) -> float:
+        """2τ, which keeps the gradient's size whatever τ is; 2τ₀ where each pair has its own."""
+        if self.temperature not in ADAPTIVE:
+            return 2 * self.tau
+        if self.prior_tau == "literal":
+            return 2 * literal_prior_tau(self.dim)
+        return 2 * self.prior_tau
+
+
+class MoCoV3(MomentumMethod):
+    """MoCo v3, and with several heads and adaptive temperatures (Eq. 2.4) MoCo v3 + AMCL.
+
+    Each head has its own projector and predictor.
+    """
+
+    def __init__(self, settings: MoCoV3Settings, backbone: Backbone) -> None:
+        loss = settings.make_loss("other_view")
+        extra = loss.temperature.extra_outputs
+        if is_vit(backbone.network):
+            if settings.fixed_positions:
+                fix_positions(backbone.network)
+            if settings.freeze_patches:
+                backbone.network.patch_embed.requires_grad_(False)
+        heads = settings.make_heads(backbone.dim, settings.heads, extra)
+        super().__init__(settings, backbone, heads, loss)
+        width = settings.dim + extra
+        self.predictors = ProjectionHeads(
+            width,
+            settings.predictor,
+            width,
+            num_heads=settings.heads,
+            norm=True,
+            bias=False,
+            last_norm="plain",
+        )
+        self.scale = settings.loss_scale
+
+    def draw_weights(self) -> None:
+        if is_vit(self.backbone.network):
+            xavier_start(self.backbone.network, separate_qkv=True)
+            self.keys.equal(self.query_encoder)
+
+    def forward(
+        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
+    ) -> torch.Tensor:
+        q0, q1 = (self.predictors(self.project(view)) for view in (view0, view1))
+        k0, k1 = self.keys(view0), self.keys(view1)
+        forth = self._keep(self.loss(q0, k1, return_stats=watch))
+        back = self._keep(self.loss(q1, k0))
+        return self.scale * (forth + back)

@@ -1,0 +1,65 @@
+"""What MoCo and MoCo v3 share: keys from an encoder that follows the trained one slowly."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from amcl.backbones import Backbone
+from amcl.losses import ContrastiveLoss
+from amcl.methods.contrastive import ContrastiveSettings
+from amcl.methods.heads import HeadMethod
+from amcl.modules import MomentumCopy, ProjectionHeads, cosine_momentum
+
+
+@dataclass(frozen=True, kw_only=True)
+class MomentumSettings(ContrastiveSettings):
+    """What methods with a key encoder share."""
+
+    momentum: float = 0.99
+    """The key encoder keeps so much of itself a step."""
+    momentum_end: float | None = None
+    """Momentum rises to this along a half cosine; none: it stays."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("momentum", "momentum_end"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], got {value}: usual is 0.99 to 1.")
+
+
+class MomentumMethod(HeadMethod):
+    """A contrastive method whose keys come from a slow copy of backbone and heads."""
+
+    loss: ContrastiveLoss
+
+    def __init__(
+        self,
+        settings: MomentumSettings,
+        backbone: Backbone,
+        heads: ProjectionHeads,
+        loss: ContrastiveLoss,
+    ) -> None:
+        super().__init__(backbone, heads, loss)
+        self.momentum, self._range = settings.momentum, (settings.momentum, settings.momentum_end)
+        self.keys = MomentumCopy(self.query_encoder)
+
+    @property
+    def query_encoder(self) -> nn.Sequential:
+        return nn.Sequential(self.backbone, self.heads)
+
+    def start_from(self, weights: Mapping[str, torch.Tensor], where: object) -> None:
+        """Both encoders take the weights."""
+        super().start_from(weights, where)
+        self.keys.equal(self.query_encoder)
+
+    def before_step(self, epoch: float, progress: float) -> None:
+        super().before_step(epoch, progress)
+        start, end = self._range
+        self.momentum = start if end is None else cosine_momentum(start, end, progress)
+
+    def after_step(self) -> None:
+        """The key encoder follows."""
+        self.keys.follow(self.query_encoder, self.momentum)

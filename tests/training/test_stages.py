@@ -1,0 +1,350 @@
+"""Where a run starts: random weights, another run's backbone, or LGP's first stage, a MAE."""
+
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from amcl import recipes
+from amcl.backbones import BackboneSettings, load_backbone
+from amcl.methods import METHODS, MAESettings, Method
+from amcl.models import open_model
+from amcl.training import Config, Interrupted, RunError, RunFolder, pretrain, read_metrics
+from amcl.training.checkpoint import load_checkpoint
+from amcl.training.start import first_stage, fresh_method, init_of, start_from
+from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
+
+STEPS = 4  # of each stage
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return picture_folder(tmp_path_factory.mktemp("pictures") / "set", count=16)
+
+
+@pytest.fixture(scope="module")
+def mae(pictures):
+    """A finished run of MAE. Do not write into it."""
+    path = pictures.parent / "runs/mae"
+    pretrain(tiny_vit("mae", pictures), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def straight(pictures):
+    """LGP, both stages in one go. Do not write into it."""
+    path = pictures.parent / "runs/straight"
+    pretrain(tiny_vit("lgp", pictures), path)
+    return path
+
+
+def still(config: Config) -> Config:
+    """One epoch at a rate that moves no weight: what a run ends with is what it began with."""
+    return replace(
+        config,
+        optimiser=replace(config.optimiser, lr=1e-30, weight_decay=0.0),
+        run=replace(config.run, epochs=1),
+    )
+
+
+def weights(run):
+    return load_file(run / "backbone.safetensors")
+
+
+def assert_equal(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+def stopped(monkeypatch, config, out, step, message):
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step=step)
+        with pytest.raises(Interrupted, match=message) as told:
+            pretrain(config, out)
+    assert str(told.value).endswith(f"amcl pretrain --resume {out}")
+
+
+# -- the backbone of another run
+
+
+@pytest.mark.parametrize(
+    ("method", "source"), [("simclr", ""), ("can", "backbone.safetensors"), ("lgp", "")]
+)
+def test_a_run_begins_with_the_weights_of_another(mae, pictures, tmp_path, method, source):
+    config = still(tiny_vit(method, pictures, init=str(mae / source)))
+    pretrain(config, tmp_path / "run")
+    assert not (tmp_path / "run/mae").exists()
+    for name, value in weights(tmp_path / "run").items():
+        torch.testing.assert_close(value, weights(mae)[name], rtol=0, atol=1e-20)
+    random = fresh_method(config, 16).backbone.network.blocks[0].attn.qkv.weight
+    assert not torch.allclose(random, weights(mae)["blocks.0.attn.qkv.weight"], atol=1e-3)
+
+
+def test_both_encoders_and_the_anchor_take_them_and_heads_are_fresh(mae, pictures):
+    config = tiny_vit("lgp", pictures, init=str(mae))
+    fresh, begun = (fresh_method(config, 16) for _ in range(2))
+    start_from(begun, mae)
+    given = weights(mae)
+    assert_equal(begun.backbone.network.state_dict(), given)
+    assert_equal(begun.keys.module[0].network.state_dict(), given)
+    assert_equal(begun.heads.state_dict(), fresh.heads.state_dict())
+    assert_equal(begun.keys.module[1].state_dict(), fresh.heads.state_dict())
+    assert_equal(begun.predictors.state_dict(), fresh.predictors.state_dict())
+    views = torch.randn(2, 4, 3, 16, 16)
+    begun(*views, watch=True)
+    assert begun.terms["distance"] == 0
+    with torch.no_grad():
+        begun.backbone.network.blocks[0].attn.qkv.bias += 0.5
+    begun(*views, watch=True)
+    assert begun.terms["distance"] == pytest.approx(0.5 * 3 * 64, rel=1e-4)
+
+
+def test_the_first_weights_follow_from_the_seed(pictures):
+    config = tiny_vit("lgp", pictures)
+    torch.manual_seed(5)
+    first = fresh_method(config, 16).state_dict()
+    torch.manual_seed(6)
+    assert_equal(first, fresh_method(config, 16).state_dict())
+    other = replace(config, run=replace(config.run, seed=1))
+    place = "backbone.network.blocks.0.attn.qkv.weight"
+    assert not torch.equal(first[place], fresh_method(other, 16).state_dict()[place])
+
+
+@pytest.mark.parametrize(
+    ("changed", "trained"),
+    [
+        (
+            {"backbone": BackboneSettings(backbone="resnet10t", width=0.25)},
+            "resnet10t ×0.25 for 16",
+        ),
+        ({"backbone": BackboneSettings(backbone="test_vit", width=0.5)}, "test_vit ×0.5 for 16"),
+        (
+            {"backbone": BackboneSettings(backbone="test_vit", patch=4)},
+            "test_vit ×1 for 16 pixels in patches of 4",
+        ),
+        ({"data": 32}, "test_vit ×1 for 32 pixels"),
+    ],
+    ids=["network", "width", "patches", "image size"],
+)
+def test_another_network_is_refused_with_both_named(mae, pictures, tmp_path, changed, trained):
+    config = tiny_vit("simclr", pictures, init=str(mae))
+    if "data" in changed:
+        changed = {"data": replace(config.data, image_size=changed["data"])}
+    with pytest.raises(RunError) as told:
+        pretrain(replace(config, **changed), tmp_path / "run")
+    own = f"{mae} holds test_vit ×1 for 16 pixels in patches of 2"
+    assert f"{own}, and this run trains {trained}" in str(told.value)
+    assert "--backbone" in str(told.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_weights_that_are_not_there(mae, pictures, tmp_path):
+    config = tiny_vit("lgp", pictures, init=str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folder .*nowhere"):
+        pretrain(config, tmp_path / "run")
+    checkpoint = tiny_vit("lgp", pictures, init=str(mae / "checkpoints/last.pt"))
+    with pytest.raises(ValueError, match=r"last.pt is no backbone: .* `amcl export CHECKPOINT"):
+        pretrain(checkpoint, tmp_path / "run")
+    shutil.copytree(mae, tmp_path / "nowhere")
+    (tmp_path / "nowhere/backbone.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"when it ends.*--resume .*nowhere"):
+        pretrain(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_goes_on_without_the_one_it_began_with(mae, pictures, tmp_path, monkeypatch):
+    """Its checkpoint has all of it, the weights that LGP is pulled to as well."""
+    shutil.copytree(mae, tmp_path / "start")
+    config = tiny_vit("lgp", pictures, init=str(tmp_path / "start"))
+    pretrain(config, tmp_path / "straight")
+    stopped(monkeypatch, config, tmp_path / "run", 3, "after step 3 of 4")
+    shutil.rmtree(tmp_path / "start")
+    pretrain(config, tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "straight", tmp_path / "run")
+    distances = [r["term/distance"] for r in read_metrics(tmp_path / "run") if "term/distance" in r]
+    assert len(distances) == 2
+    assert distances[0] > 0
+    assert_anchored(tmp_path / "run", mae)
+
+
+def assert_anchored(run, first):
+    """What LGP is pulled to are the weights of its first stage, and not its own."""
+    state = load_checkpoint(run / "checkpoints/last.pt")["method"]
+    given, own = weights(first), weights(run)
+    held = [state[name] for name in state if name.startswith("anchor.")]
+    assert len(held) > 30  # three of six blocks, embeddings
+    assert torch.equal(held[0], given["patch_embed.proj.weight"])
+    assert not torch.equal(held[0], own["patch_embed.proj.weight"])
+
+
+def test_a_run_that_saved_nothing_needs_the_one_it_begins_with(pictures, tmp_path):
+    config = tiny_vit("lgp", pictures, init=str(tmp_path / "gone"))
+    RunFolder(tmp_path / "run").create(config)
+    with pytest.raises(FileNotFoundError, match="gone"):
+        pretrain(config, tmp_path / "run", resume=True)
+
+
+# -- LGP's two stages
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_only_lgp_without_init_has_a_first_stage(method, tmp_path):
+    config = recipes.recipe(f"imagenet-{method}" if method != "lgp" else "imagenet-lgp-amcl")
+    given = replace(config, run=replace(config.run, init="runs/mae"))
+    folder = RunFolder(tmp_path)
+    assert first_stage(given) is None
+    assert str(init_of(given, folder)) == "runs/mae"
+    assert (first_stage(config) is None) == (method != "lgp")
+    assert init_of(config, folder) == (folder.first_stage.backbone if method == "lgp" else None)
+
+
+def test_the_first_stage_is_mae_as_published():
+    config = recipes.recipe("imagenet-lgp-large-amcl")
+    config = replace(
+        config,
+        method=replace(
+            config.method, mask_ratio=0.6, decoder_dim=256, mae_epochs=77, mae_lr=3e-4, pull=0.1
+        ),
+        optimiser=replace(config.optimiser, clip=1.0),
+        views=replace(config.views, crop_scale=(0.5, 1.0), overlap=0.5),
+        run=replace(config.run, seed=9),
+    )
+    stage, published = first_stage(config), recipes.recipe("imagenet-mae-large")
+    assert stage.method == MAESettings(mask_ratio=0.6, decoder_dim=256)
+    assert (stage.views.views, stage.views.crop_scale) == ("ae", (0.2, 1.0))
+    assert (stage.views.min_overlap, stage.views.overlap) == (0.0, None)
+    assert stage.optimiser == replace(published.optimiser, lr=3e-4, clip=1.0)
+    assert stage.run == replace(config.run, epochs=77)
+    assert (stage.data, stage.backbone, stage.hardware) == (
+        config.data,
+        config.backbone,
+        config.hardware,
+    )
+    plain = recipes.recipe("imagenet-lgp-large")  # of its views, what is switched off may differ
+    published = replace(published, hardware=plain.hardware, views=stage.views)
+    assert first_stage(plain) == published
+
+
+@pytest.mark.parametrize(("letters", "kept"), [("bcd", ""), ("ace", "ae"), ("dea", "ea")])
+def test_views_that_are_switched_off_stay_off(letters, kept):
+    config = recipes.recipe("builtin-lgp")
+    stage = first_stage(replace(config, views=replace(config.views, views=letters)))
+    assert sorted(stage.views.views) == sorted(kept)
+
+
+def test_lgp_is_two_whole_runs(straight, pictures):
+    first, second = straight / "mae", straight
+    config = tiny_vit("lgp", pictures)
+    assert Config.from_file(second / "config.toml") == config
+    assert Config.from_file(first / "config.toml") == first_stage(config)
+    for run, name in ((first, "mae"), (second, "lgp")):
+        assert (run / "environment.jsonl").is_file()
+        log = (run / "log.txt").read_text()
+        assert f"{name}" in log
+        assert "epoch 2/2" in log
+        steps = [row["step"] for row in read_metrics(run) if row["kind"] == "step"]
+        assert steps == list(range(1, STEPS + 1))
+        assert open_model(run).config.method.name == name
+        assert load_backbone(run).settings == config.backbone
+    epochs = [row for row in read_metrics(second) if row["kind"] == "epoch"]
+    assert {"term/distance", "tau_positive/head2"} <= epochs[-1].keys()
+    assert "term/reconstruction" not in epochs[-1]
+    assert_anchored(second, first)
+
+
+def test_the_first_stage_is_the_run_of_its_configuration(straight, pictures, tmp_path):
+    """Beside the run it belongs to, or alone: the same."""
+    pretrain(first_stage(tiny_vit("lgp", pictures)), tmp_path / "alone")
+    assert_same_run(tmp_path / "alone", straight / "mae")
+    config = tiny_vit("lgp", pictures, init=str(tmp_path / "alone"))
+    pretrain(config, tmp_path / "second")
+    assert_equal(weights(tmp_path / "second"), weights(straight))
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (3, "after step 3 of 4"),
+        (STEPS, "after step 4 of 4"),
+        (STEPS + 1, "after step 1 of 4"),
+        (STEPS + 3, "after step 3 of 4"),
+    ],
+    ids=["in the first stage", "at its end", "at the second's start", "in the second"],
+)
+def test_one_folder_goes_on_in_the_stage_it_was(
+    straight, pictures, tmp_path, monkeypatch, step, message
+):
+    config, out = tiny_vit("lgp", pictures), tmp_path / "out"
+    stopped(monkeypatch, config, out, step, message)
+    assert (out / "mae/backbone.safetensors").exists() == (step > STEPS)
+    assert not (out / "backbone.safetensors").exists()
+    assert (out / "checkpoints/last.pt").exists() == (step > STEPS)
+    with pytest.raises(RunError, match=rf"--resume {re.escape(str(out))}"):
+        pretrain(config, out)
+    pretrain(RunFolder(out).read_config(), out, resume=True)
+    assert_same_run(straight / "mae", out / "mae")
+    assert_same_run(straight, out)
+
+
+def test_stopped_between_the_stages(straight, pictures, tmp_path):
+    """Killed when the first had ended and the second had saved nothing yet."""
+    out = tmp_path / "out"
+    shutil.copytree(straight / "mae", out / "mae")
+    (out / "checkpoints").mkdir()
+    shutil.copy(straight / "config.toml", out)
+    pretrain(tiny_vit("lgp", pictures), out, resume=True)
+    assert_same_run(straight, out)
+
+
+def test_killed_before_the_first_stage_began(straight, pictures, tmp_path):
+    config = tiny_vit("lgp", pictures)
+    RunFolder(tmp_path / "out").create(config)
+    pretrain(config, tmp_path / "out", resume=True)
+    assert_same_run(straight, tmp_path / "out")
+
+
+def test_the_first_stage_can_be_finished_alone(straight, pictures, tmp_path, monkeypatch):
+    config, out = tiny_vit("lgp", pictures), tmp_path / "out"
+    stopped(monkeypatch, config, out, 3, "after step 3 of 4")
+    pretrain(RunFolder(out / "mae").read_config(), out / "mae", resume=True)
+    pretrain(config, out, resume=True)
+    assert_same_run(straight, out)
+
+
+def test_resuming_both_when_they_have_ended_changes_nothing(
+    straight, pictures, tmp_path, monkeypatch
+):
+    out = shutil.copytree(straight, tmp_path / "out")
+
+    def trains(self, *args, **kwargs):
+        raise AssertionError("a run that has ended trained again")
+
+    monkeypatch.setattr(Method, "__call__", trains)
+    pretrain(tiny_vit("lgp", pictures), out, resume=True)
+    assert_same_run(straight, out)
+    assert_same_run(straight / "mae", out / "mae")
+    assert (out / "mae/log.txt").read_bytes() == (straight / "mae/log.txt").read_bytes()
+
+
+def test_a_finished_pair_is_never_written_over(straight, pictures):
+    before = weights(straight)
+    for path in (straight, straight / "mae"):
+        with pytest.raises(RunError, match="holds a run already"):
+            pretrain(tiny_vit("lgp", pictures), path)
+    assert_equal(weights(straight), before)
+
+
+@pytest.mark.parametrize("wrong", ["batch size", "network"])
+def test_a_pair_that_cannot_start_leaves_nothing(pictures, tmp_path, wrong):
+    config = tiny_vit("lgp", pictures)
+    if wrong == "network":
+        config = replace(config, backbone=BackboneSettings(backbone="resnet10t", width=0.25))
+    else:
+        config = replace(config, run=replace(config.run, batch_size=64))
+    with pytest.raises((RunError, ValueError), match=r"64 images|vision transformer"):
+        pretrain(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
