@@ -5,6 +5,7 @@ import logging
 import shlex
 import time
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,8 @@ def pretrain(config: Config, out: str | Path, *, resume: bool = False) -> Path:
         if before is not None:
             _run_first(fabric, before, folder, begin, stop)
             begin = None
-        _run(fabric, config, folder, begin, stop)
+        with closing(folder):
+            _train(fabric, config, folder, begin, stop)
     return folder.backbone
 
 
@@ -82,23 +84,10 @@ def _run_first(
 
     if fabric.is_global_zero:
         logger.info("first of two stages: %s, in %s", config.method.name, first.path)
-    _run(fabric, config, first, None if began else both, stop)
+    with closing(first):
+        _train(fabric, config, first, None if began else both, stop)
     if fabric.is_global_zero:
         logger.info("second of two stages, in %s", folder.path)
-
-
-def _run(
-    fabric: Fabric,
-    config: Config,
-    folder: RunFolder,
-    begin: Callable[[], None] | None,
-    stop: StopRequest,
-) -> None:
-    """One run, to its end; `begin` makes the folder of a new one."""
-    try:
-        _train(fabric, config, folder, begin, stop)
-    finally:
-        folder.close()
 
 
 def _train(
@@ -108,6 +97,7 @@ def _train(
     begin: Callable[[], None] | None,
     stop: StopRequest,
 ) -> None:
+    """One run, to its end; `begin` makes the folder of a new one."""
     first = fabric.is_global_zero
     data = _load_data(config)
     plan = Plan.of(config, data, fabric)
