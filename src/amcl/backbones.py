@@ -36,7 +36,8 @@ class BackboneSettings:
     width: float = 1.0
     """Multiplies every width: 2 or 4 for wide networks, 0.25 for small machines."""
     stem: Stem = "auto"
-    """small: 3×3, stride 1, no pooling (CIFAR); standard: as timm; auto: small up to 64 pixels."""
+    """small: 3×3, stride 1, no pooling (CIFAR); standard: as timm; auto: small up to 64 pixels. Of
+    a vision transformer: the size of its patches, unless patch says it."""
     patch: int | None = None
     """Pixels a side of a vision transformer's patches; none: an eighth of small images, else as
     timm."""
@@ -276,7 +277,7 @@ def _design(settings: BackboneSettings, image_size: int) -> _Design:
     if (settings.patch, settings.pool) != (None, "auto"):
         raise ValueError(
             f"patch and pool are known for the vision transformer family, and {name!r} is a "
-            f"{type(published).__name__}: leave them out (pool='auto'), or choose a "
+            f"{type(published).__name__}: leave them out (--pool auto), or choose a "
             "network such as vit_tiny_patch16_224."
         )
     if isinstance(published, ResNet):
@@ -335,7 +336,8 @@ def _vision_transformer(
     if image_size % patch:
         raise ValueError(
             f"{name!r} cuts images into patches of {patch} pixels, and {image_size} is no multiple "
-            f"of it: use an image size of {image_size // patch * patch or patch}, or other patches."
+            f"of it: use an image size of {image_size // patch * patch or patch}, or other patches "
+            "(--patch)."
         )
     changed: dict[str, Any] = {}
     if embed.img_size != (image_size, image_size):

@@ -122,6 +122,12 @@ def test_init_from_a_file_that_lies_elsewhere(mae, tmp_path):
     assert settings.data.image_size == 16  # that of its positions
 
 
+def test_options_of_a_first_stage_do_not_go_with_init(mae, capsys):
+    told = ["pretrain", "--method", "lgp", "--init", str(mae)]
+    said = refused(capsys, *told, "--mask-ratio", "0.3", "--mae-epochs", "7")
+    assert "--mask-ratio, --mae-epochs are of LGP's first stage" in said
+
+
 def test_init_of_a_run_that_has_not_ended(mae, capsys):
     (mae / "backbone.safetensors").unlink()
     told = refused(capsys, "pretrain", "--method", "lgp", "--init", str(mae))

@@ -418,6 +418,20 @@ def test_what_was_drawn_for_another_batch_is_refused():
         loss_of(method, views(), drawn_for(method, 5))
 
 
+def test_a_pooling_that_mae_would_not_train_is_refused():
+    with torch.device("meta"):
+        backbone = Backbone(BackboneSettings(backbone="vit_base_patch16_siglip_224"), 224)
+        with pytest.raises(ValueError, match="pools by attention, which MAE would never train"):
+            make_method(MAESettings(), backbone)
+
+
+@pytest.mark.parametrize("settings", [MAESettings, CANSettings])
+def test_one_patch_cannot_be_masked_in_part(settings):
+    backbone = Backbone(BackboneSettings(backbone="test_vit", patch=16), 16)
+    with pytest.raises(ValueError, match=r"as one patch, .* smaller patches"):
+        make_method(settings(), backbone)
+
+
 def test_a_norm_behind_the_pooling_is_refused():
     with torch.device("meta"):
         backbone = Backbone(BackboneSettings(backbone="vit_base_patch16_rpn_224"), 224)

@@ -1,6 +1,7 @@
 """Configurations as TOML: what is written is what is read, and errors name the nearest."""
 
 import dataclasses
+import typing
 
 import pytest
 import tomli_w
@@ -209,3 +210,11 @@ def test_files_are_read_and_named_in_errors(tmp_path):
     path.write_text("[run]\nepochs = 0", "utf-8")
     with pytest.raises(ValueError, match=r"recipe\.toml: \[run\]: epochs must be"):
         Config.from_file(str(path))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_left_out_of_a_file_for_being_none_is_none_when_read(method):
+    """A field that may be None must have None for its default, or a resumed run is another."""
+    for field in dataclasses.fields(METHODS[method][0]):
+        if type(None) in typing.get_args(typing.get_type_hints(METHODS[method][0])[field.name]):
+            assert field.default is None, field.name

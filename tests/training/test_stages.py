@@ -1,7 +1,10 @@
 """Where a run starts: random weights, another run's backbone, or LGP's first stage, a MAE."""
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -10,7 +13,7 @@ from safetensors.torch import load_file
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings, load_backbone
-from amcl.methods import METHODS, MAESettings, Method
+from amcl.methods import METHODS, LGPSettings, MAESettings, Method
 from amcl.models import open_model
 from amcl.training import Config, Interrupted, RunError, RunFolder, pretrain, read_metrics
 from amcl.training.checkpoint import load_checkpoint
@@ -288,6 +291,59 @@ def test_one_folder_goes_on_in_the_stage_it_was(
     pretrain(RunFolder(out).read_config(), out, resume=True)
     assert_same_run(straight / "mae", out / "mae")
     assert_same_run(straight, out)
+
+
+def test_a_first_stage_that_served_is_not_made_again(straight, pictures, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(straight, out)
+    shutil.rmtree(out / "mae")
+    (out / "backbone.safetensors").unlink()
+    pretrain(tiny_vit("lgp", pictures), out, resume=True)
+    assert not (out / "mae").exists()
+    assert (out / "backbone.safetensors").exists()
+
+
+_LATE = """
+import sys, time
+import amcl.training
+from amcl.cli.pretrain import main
+
+loop = sys.modules["amcl.training.pretrain"]
+write = loop.export_backbone
+loop.export_backbone = lambda path, *rest: (time.sleep(3), write(path, *rest))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_all_processes_wait_for_the_weights_of_the_first_stage(pictures, tmp_path):
+    config = tiny_vit("lgp", pictures)
+    (tmp_path / "config.toml").write_text(config.to_toml())
+    (tmp_path / "late.py").write_text(_LATE)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone"),
+            *("--nproc-per-node", "2", str(tmp_path / "late.py")),
+            *("--config", str(tmp_path / "config.toml"), "--out", str(tmp_path / "out")),
+        ],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/backbone.safetensors").exists()
+
+
+def test_the_second_stage_is_checked_before_the_first(tmp_path):
+    wrong = {"temperature": "adaptive", "tau_lower": 2.0, "tau_upper": 1.0}
+    with pytest.raises(ValueError, match="lower < upper"):
+        Config(method=LGPSettings(**wrong))
+
+
+def test_the_first_stage_has_maes_optimiser_whatever_the_second_has():
+    config = recipes.recipe("imagenet-lgp")
+    lars = replace(config, optimiser=replace(config.optimiser, optimiser="lars", lr=0.3))
+    assert first_stage(lars) == first_stage(config)
 
 
 def test_stopped_between_the_stages(straight, pictures, tmp_path):

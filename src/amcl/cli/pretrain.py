@@ -14,7 +14,8 @@ import tyro
 
 from amcl import recipes
 from amcl.backbones import load_backbone
-from amcl.methods import METHODS, HeadSettings, MethodName
+from amcl.methods import METHODS, HeadSettings, LGPSettings, MethodName
+from amcl.methods.masked import MaskedSettings
 from amcl.training import Config, Interrupted, RunError, RunFolder, pretrain
 from amcl.training.display import console, log_to_console
 
@@ -126,6 +127,7 @@ def parse(args: list[str]) -> Options:
     )
     if options.resume is not None:
         _only_hardware_changed(base, options)
+    _first_stage_is_not_set_in_vain(base, options.settings)
     if options.settings.data.data == "FOLDER":
         raise ValueError("name the folder of images: --data FOLDER.")
     return options
@@ -182,6 +184,19 @@ def _only_hardware_changed(base: Config, options: Options) -> None:
         raise ValueError(
             f"a run goes on as it began, and {', '.join(changed)} would change it: leave that out, "
             f"or start a new run from it with --config {run}/config.toml."
+        )
+
+
+def _first_stage_is_not_set_in_vain(base: Config, settings: Config) -> None:
+    """An error if options of LGP's first stage are given to a run that has none."""
+    if not isinstance(settings.method, LGPSettings) or settings.run.init is None:
+        return
+    own = {field.name for field in dataclasses.fields(MaskedSettings)} | {"mae_epochs", "mae_lr"}
+    if changed := [n for n in _differing(base.method, settings.method) if n in own]:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+        raise ValueError(
+            f"{names} are of LGP's first stage, and --init takes that from another run: leave out "
+            "one or the other."
         )
 
 

@@ -26,7 +26,7 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
     pull: float = 0.0
     """Weight of Σ|θ − θ_MAE| over embeddings and the first half of the blocks (ViT-L: 1e-5)."""
     mae_epochs: int = 800
-    """Epochs of the first stage."""
+    """Epochs of the first stage, which has MAE's crops, flips, AdamW and weight decay."""
     mae_lr: float = 1.5e-4
     """Learning rate of the first stage, scaled as that of the second."""
 
@@ -50,6 +50,11 @@ class LGP(MoCoV3):
         super().__init__(settings, backbone)
         self.thirds, self.pull = settings.thirds, settings.pull
         self.anchor = Anchor(self._pulled()) if self.pull else None
+
+    def draw_weights(self) -> None:
+        super().draw_weights()
+        if self.anchor is not None:
+            self.anchor.settle(self._pulled())
 
     def start_from(self, weights: Mapping[str, torch.Tensor], where: object) -> None:
         super().start_from(weights, where)
@@ -80,6 +85,7 @@ class LGP(MoCoV3):
     def _embeddings(self) -> Iterator[nn.Parameter]:
         network: Any = self.backbone.network
         yield from network.patch_embed.parameters()
+        yield from network.norm_pre.parameters()
         yield from (p for p in (network.cls_token, network.pos_embed) if p is not None)
 
     def _pulled(self) -> list[nn.Parameter]:

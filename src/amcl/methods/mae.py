@@ -27,6 +27,11 @@ class MAE(Method):
     def __init__(self, settings: MAESettings, backbone: Backbone) -> None:
         super().__init__(backbone)
         self.settings, self.patch = settings, patch_of(backbone)
+        if getattr(backbone.network, "attn_pool", None) is not None:
+            raise ValueError(
+                f"{backbone.settings.backbone!r} pools by attention, which MAE would never train: "
+                "choose a network that ends in a class token, such as vit_tiny_patch16_224."
+            )
         fix_positions(backbone.network)
         self.decoder = settings.make_decoder(backbone)
 

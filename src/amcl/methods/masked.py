@@ -52,6 +52,11 @@ class MaskedSettings(MethodSettings):
                 "decoder would read tokens without one: choose a network such as "
                 "vit_tiny_patch16_224."
             )
+        if vit.patch_embed.num_patches < 2:
+            raise ValueError(
+                f"{backbone.settings.backbone!r} sees images of {backbone.image_size} pixels as "
+                "one patch, which cannot be masked in part: use smaller patches (--patch)."
+            )
         return MaskedDecoder(
             vit.embed_dim,
             vit.patch_embed.grid_size,

@@ -27,9 +27,10 @@ class MoCoV3Settings(MomentumSettings):
     projector_last_norm: LastNorm = "plain"
     predictor: int = 4096
     """Hidden width of the predictors."""
-    momentum_end: float | None = 1.0
+    momentum_end: float = 1.0
+    """Momentum rises to this along a half cosine; equal to momentum: it stays."""
     freeze_patches: bool = True
-    """A vision transformer's patch embedding keeps its random weights, which is more stable."""
+    """A vision transformer's patch embedding keeps its first weights, which is more stable."""
     fixed_positions: bool = True
     """A vision transformer's positions are sines and cosines and do not train."""
 

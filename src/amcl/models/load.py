@@ -221,7 +221,7 @@ def _of_timm(name: str, asked: _Asked, seed: int) -> Subject:
 
 
 def _fresh(name: str, asked: _Asked, seed: int) -> tuple[Backbone, list[str]]:
-    """The network with random weights, as a run with this seed would start; and notes."""
+    """The network with random weights, as a run of SimCLR with this seed would start; and notes."""
     settings = BackboneSettings(
         backbone=name, width=asked.width, stem=asked.stem, patch=asked.patch, pool=asked.pool
     )

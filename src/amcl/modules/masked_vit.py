@@ -108,7 +108,7 @@ def xavier_start(network: nn.Module, *, separate_qkv: bool = False) -> None:
     """Draw a timm vision transformer's weights as MAE does, in place; positions stay.
 
     Linear layers and the patch embedding are uniform as Xavier's, biases 0. With `separate_qkv`,
-    queries, keys and values count as a layer each (MoCo v3).
+    queries, keys and values count as a layer each and the class token is nearly 0 (MoCo v3).
     """
     vit = plain_vit(network)
     for name, part in vit.named_modules():
@@ -122,7 +122,7 @@ def xavier_start(network: nn.Module, *, separate_qkv: bool = False) -> None:
     if vit.patch_embed.proj.bias is not None:
         nn.init.zeros_(vit.patch_embed.proj.bias)
     if vit.cls_token is not None:
-        nn.init.normal_(vit.cls_token, std=0.02)
+        nn.init.normal_(vit.cls_token, std=1e-6 if separate_qkv else 0.02)
 
 
 def is_vit(network: nn.Module) -> bool:

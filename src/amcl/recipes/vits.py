@@ -134,6 +134,7 @@ def _start(
             lr_scaling="linear",
             weight_decay=decay,
             adam_betas=betas,
+            decay_norm_and_bias=method == "mocov3",
             warmup_epochs=40,
         ),
         run=run,

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import tomli_w
+import torch
 
 from amcl.backbones import BackboneSettings
-from amcl.methods import METHODS, AnySettings, MoCoSettings, SimCLRSettings
+from amcl.methods import METHODS, AnySettings, HeadSettings, MoCoSettings, SimCLRSettings
+from amcl.methods.contrastive import ContrastiveSettings
 from amcl.settings import choose, finite_number, whole_number
 from amcl.training.optimisers import OptimiserSettings
 from amcl.views import ViewSettings
@@ -62,7 +64,7 @@ class RunSettings:
     epochs: int = 200
     """Passes over the training images."""
     batch_size: int = 256
-    """Images a step, over all processes; each gives two views."""
+    """Images a step, over all processes; each gives two views (MAE: one)."""
     accumulate: int = 1
     """Cut each step's batch into so many parts, one after the other, to save memory. Negatives
     are those of a part."""
@@ -142,6 +144,11 @@ class Config:
 
     def __post_init__(self) -> None:
         method = self.method
+        with torch.device("meta"):  # made to be checked, before any image is read
+            if isinstance(method, ContrastiveSettings):
+                method.make_loss("other_view")
+            elif isinstance(method, HeadSettings):
+                method.make_temperature()
         if isinstance(method, MoCoSettings) and method.queue:
             keys = self.run.batch_size * (2 if method.symmetric else 1)
             if keys > method.queue:

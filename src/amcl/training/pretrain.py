@@ -72,7 +72,7 @@ def _run_first(
 ) -> None:
     """Make, or finish, the run that another starts from, inside that one's folder."""
     first = folder.first_stage
-    began, ended = first.config.exists(), first.backbone.exists()
+    began, ended = first.config.exists(), first.backbone.exists() or folder.checkpoint.exists()
     fabric.barrier()  # everyone has looked before anyone writes
     if ended:
         return
@@ -84,8 +84,11 @@ def _run_first(
 
     if fabric.is_global_zero:
         logger.info("first of two stages: %s, in %s", config.method.name, first.path)
+    scale = fabric.strategy.precision.state_dict()
     with closing(first):
         _train(fabric, config, first, None if began else both, stop)
+    fabric.strategy.precision.load_state_dict(scale)  # the second stage begins as a run alone does
+    fabric.barrier()  # the first process has written the backbone that all start from
     if fabric.is_global_zero:
         logger.info("second of two stages, in %s", folder.path)
 
@@ -311,8 +314,8 @@ def _non_finite(what: str, done: int, folder: RunFolder) -> str:
     )
     return (
         f"{what} is not finite after step {done}: training diverged and was stopped. {kept}. Start "
-        "again with a lower --lr, a longer --warmup-epochs, --clip 1, or for adaptive temperatures "
-        "a higher --tau-lower."
+        "again with a lower --lr (in the first stage of LGP: --mae-lr), a longer --warmup-epochs, "
+        "--clip 1, or for adaptive temperatures a higher --tau-lower."
     )
 
 

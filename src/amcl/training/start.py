@@ -31,7 +31,11 @@ def first_stage(config: Config) -> Config | None:
         ),
         method=MAESettings(**masked),
         optimiser=replace(
-            config.optimiser, lr=method.mae_lr, adam_betas=(0.9, 0.95), weight_decay=0.05
+            config.optimiser,
+            optimiser="adamw",
+            lr=method.mae_lr,
+            adam_betas=(0.9, 0.95),
+            weight_decay=0.05,
         ),
         run=replace(config.run, epochs=method.mae_epochs),
     )
