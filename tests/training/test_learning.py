@@ -47,10 +47,10 @@ def untrained(recipe: str) -> float:
 
 
 def cases():
-    """The AMCL forms in every run of the tests; the others, and the slowest, in `make test-all`."""
+    """SimCLR + AMCL in every run of the tests, the others in `make test-all`."""
     for method in ("simclr", "moco", "simsiam", "barlow"):
         for suffix in ("", "-amcl"):
-            slow = not suffix or method in ("simsiam", "barlow")
+            slow = not suffix or method != "simclr"
             marks = [pytest.mark.slow] if slow else []
             yield pytest.param(method, suffix, marks=marks, id=f"{method}{suffix}")
 
