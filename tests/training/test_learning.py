@@ -78,7 +78,8 @@ def test_mae_learns_to_reconstruct(tmp_path):
     assert sum(losses[-5:]) / 5 < losses[0] / 2
 
 
-@pytest.mark.parametrize("suffix", [pytest.param("", marks=pytest.mark.slow), "-amcl"])
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", ["", "-amcl"])
 def test_can_learns_by_all_its_terms(tmp_path, by_pixels, suffix):
     rows = train(f"builtin-can{suffix}", tmp_path / "run", 2)
     epochs = [row for row in rows if row["kind"] == "epoch"]

@@ -36,7 +36,6 @@ from amcl.training.watch import Watch
 from amcl.views import Views
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
-METHODS = ("simclr", "moco", "simsiam", "barlow")
 MASKED = ("mae", "can")
 
 
@@ -53,7 +52,10 @@ def small(method: str = "simclr", amcl: bool = True, **run: object) -> Config:
     )
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    ["simclr", "moco", *(pytest.param(m, marks=pytest.mark.slow) for m in ("simsiam", "barlow"))],
+)
 def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
     config = small(method)
     pretrain(config, tmp_path / "straight")
