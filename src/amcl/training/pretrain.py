@@ -30,7 +30,7 @@ from amcl.training.hardware import StopRequest, make_fabric
 from amcl.training.optimisers import make_optimiser
 from amcl.training.plan import Plan
 from amcl.training.run_folder import RunFolder
-from amcl.training.start import first_stage, fresh_method, init_of, start_from
+from amcl.training.start import first_stage, init_of, method_to_train
 from amcl.training.step import Stepper
 from amcl.training.trackers import make_trackers
 from amcl.training.watch import Watch
@@ -105,13 +105,7 @@ def _train(
     data = _load_data(config)
     plan = Plan.of(config, data, fabric)
     goes_on = folder.checkpoint.exists()  # else it is new, or was stopped before it saved one
-    method = fresh_method(config, data.image_size)
-    if not goes_on and (init := init_of(config, folder)) is not None:
-        start_from(method, init)
-    if config.hardware.sync_norm:
-        method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)
-    if config.hardware.channels_last:
-        method = method.to(memory_format=torch.channels_last)
+    method = method_to_train(config, data.image_size, None if goes_on else init_of(config, folder))
     optimiser = make_optimiser(method, config.optimiser, config.run.batch_size)
     views = Views(data.image_size, config.views, mean=data.mean, std=data.std)
     feed = Feed(method, views, plan, fabric.device, channels_last=config.hardware.channels_last)
@@ -336,5 +330,6 @@ def _summary(config: Config, method: Method, plan: Plan, done: int) -> str:
     return (
         f"{settings.name}{heads}; {config.backbone.backbone} "
         f"×{config.backbone.width:g}, {trained / 1e6:.1f} M parameters in all; "
-        f"{plan.epochs} epochs of {plan.per_epoch} steps of {plan.batch_size} images: {begin}"
+        f"{plan.epochs} epoch{'s' * (plan.epochs > 1)} of {plan.per_epoch} steps of "
+        f"{plan.batch_size} images: {begin}"
     )

@@ -68,6 +68,18 @@ def start_from(method: Method, init: Path) -> None:
         ) from error
 
 
+def method_to_train(config: Config, image_size: int, init: Path | None) -> Method:
+    """The method, random or from another run's backbone, as the hardware settings want it."""
+    method = fresh_method(config, image_size)
+    if init is not None:
+        start_from(method, init)
+    if config.hardware.sync_norm:
+        method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)
+    if config.hardware.channels_last:
+        method = method.to(memory_format=torch.channels_last)
+    return method
+
+
 def _network(backbone: Backbone) -> str:
     settings, network = backbone.settings, backbone.network
     patches = f" in patches of {network.patch_embed.patch_size[0]}" if is_vit(network) else ""
