@@ -38,11 +38,11 @@ demo: setup
 
 test: setup
 	@echo "== tests, but for the slow ones"
-	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 -m 'not slow'
+	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal -m 'not slow'
 
 test-all: setup
 	@echo "== all tests"
-	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4
+	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
 check: setup
 	@echo "== formatting, lint, types, import rule"

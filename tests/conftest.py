@@ -7,12 +7,12 @@ import sys
 # cap is read when torch is loaded, so it must be set first.
 assert "torch" not in sys.modules, "torch was imported before tests/conftest.py"
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
+# Tests run side by side: threads of torch, NumPy or scikit-learn would only wait for each other.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
-
-torch.set_num_threads(1)  # tests run side by side; tensors here are small
 
 hypothesis.settings.register_profile("amcl", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("amcl")
@@ -21,3 +21,12 @@ hypothesis.settings.load_profile("amcl")
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def few_images():
+    """For the tests of a file, the built-in set has 160 images, and 40 to probe with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("amcl.data.builtin._TRAIN", 160)
+        patch.setattr("amcl.data.builtin._QUERIES", 40)
+        yield

@@ -146,7 +146,7 @@ def run_once(point, form, which, seed, autocast):
         assert p.grad.isfinite().all(), name
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bfloat16 autocast"])
 @given(st.fixed_dictionaries(paper_space), forms, all_forms, seeds)
 @example(corner, {"form": "top_k", "top_k": 3, "omega_set": "literal"}, "contrastive", 0)

@@ -113,12 +113,13 @@ def test_phi_that_no_optimiser_moves_is_noticed():
 @pytest.mark.parametrize(
     "kind", ["plain", "foreach", "fused", "frozen", "eval", "no_grad", "evaluation"]
 )
-def test_phi_that_moves_or_need_not_is_left_alone(kind):
+def test_phi_that_moves_or_need_not_is_left_alone(kind, monkeypatch):
+    monkeypatch.setattr("amcl.temperature.adaptive._USES_BEFORE_WARNING", 50)
     loss = amcl.AMCLLoss(2, 4).train(kind != "eval").requires_grad_(kind != "frozen")
     z0, z1 = torch.randn(2, 2, 6, 4, requires_grad=kind != "evaluation")
     options = {kind: True} if kind in ("foreach", "fused") else {}
     optimiser = torch.optim.AdamW(loss.parameters(), **options)
-    for _ in range(300):  # warnings are errors here
+    for _ in range(30):  # warnings are errors here
         with torch.set_grad_enabled(kind != "no_grad"):
             value = loss(z0, z1)
         if kind in ("plain", "foreach", "fused"):

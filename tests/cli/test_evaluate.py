@@ -17,12 +17,13 @@ from amcl.evaluation import read_results
 from amcl.training import pretrain
 from tiny_runs import tiny_vit
 
-QUICK = ["--epochs", "1", "--batch-size", "1000", "--width", "0.125"]
+QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
 KNN = ["--protocols", "knn"]
+pytestmark = pytest.mark.usefixtures("few_images")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, few_images):
     """Two seeds of a tiny run."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in ("0", "1"):
@@ -244,7 +245,7 @@ def test_features_with_file_names(run, pictures, capsys):
     )
     assert main(["embed", "run", "--data", "builtin", "--out", "b.npz"]) == 0
     with np.load("b.npz") as file:
-        assert file["names"][[0, 2000]].tolist() == ["train/00000", "validation/00000"]
+        assert file["names"][[0, 160]].tolist() == ["train/00000", "validation/00000"]
 
 
 def test_an_export_is_timms(pictures, tmp_path, monkeypatch):

@@ -58,7 +58,8 @@ def cases():
 @pytest.mark.parametrize(("method", "suffix"), list(cases()))
 def test_it_learns(tmp_path, by_pixels, method, suffix):
     config = recipes.recipe(f"builtin-{method}{suffix}")
-    epochs = 14 if method == "simsiam" else 8  # without negatives it learns more slowly
+    # Without negatives it learns more slowly.
+    epochs = {"simclr": 4, "simsiam": 14}.get(method, 8)
     run = replace(config.run, epochs=epochs, probe_every=epochs)
     pretrain(replace(config, run=run), tmp_path / "run")
     learned = read_metrics(tmp_path / "run")[-1]["knn_validation"]
@@ -74,7 +75,7 @@ def train(name: str, out: Path, epochs: int, **method: object) -> list[dict[str,
 
 
 def test_mae_learns_to_reconstruct(tmp_path):
-    losses = [r["loss"] for r in train("builtin-mae", tmp_path / "run", 2) if r["kind"] == "step"]
+    losses = [r["loss"] for r in train("builtin-mae", tmp_path / "run", 1) if r["kind"] == "step"]
     assert sum(losses[-5:]) / 5 < losses[0] / 2
 
 
