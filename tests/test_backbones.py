@@ -341,3 +341,8 @@ def test_other_families_on_small_images_are_warned_about():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         make("convnext_atto", 32, stem="standard")
+
+
+def test_a_very_narrow_tiered_stem_has_channels():
+    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.0625), 32)
+    assert backbone(torch.randn(2, 3, 32, 32)).isfinite().all()

@@ -3,9 +3,11 @@
 import ast
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ import amcl
 import amcl.methods
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.cli import compare, embed, evaluate, export
+from amcl.cli import compare, embed, evaluate, export, search, sweep
 from amcl.cli.pretrain import parse
+from amcl.search import space_from
 from amcl.training.pretrain import export_backbone
 
 ROOT = Path(__file__).parent.parent
@@ -31,6 +34,7 @@ def python_blocks(document):
 @pytest.mark.parametrize(
     "document", [d for d in DOCUMENTS if python_blocks(d)], ids=lambda path: path.name
 )
+@pytest.mark.usefixtures("few_images")
 def test_code_blocks_run(document, capsys, tmp_path, monkeypatch):
     """All blocks of a document in turn, as a reader would paste them."""
     monkeypatch.chdir(tmp_path)
@@ -76,6 +80,29 @@ def test_commands_of_evaluation_are_understood(command, args):
     options = {"evaluate": evaluate.Options, "embed": embed.Embed}
     options |= {"export": export.Export, "compare": compare.Compare}
     tyro.cli(options[command], args=shlex.split(args))
+
+
+def searches():
+    """Every search and sweep that the documents tell a reader to type."""
+    for document in DOCUMENTS:
+        for line in document.read_text().splitlines():
+            if found := re.match(r"\s*amcl (search|sweep)( .*)$", line):
+                yield pytest.param(found[1], found[2], id=f"{found[1]}{found[2]}"[:70])
+
+
+@pytest.mark.parametrize(("command", "args"), list(searches()))
+def test_searches_and_sweeps_are_understood(command, args, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(args.replace("FOLDER", "pictures"))
+    if command == "sweep" and "--grid" not in words:
+        with pytest.raises(ValueError, match="there is no sweep"):
+            sweep.parse(words)
+    elif command == "sweep":
+        _, points = sweep.parse(words)
+        assert len(points) > 1
+    else:
+        options = search.parse(words)
+        assert space_from(options.settings, options.space or ["paper"])
 
 
 def test_there_are_code_blocks():
@@ -146,8 +173,23 @@ def test_every_public_function_has_its_place_in_the_equations():
         assert name in ("Temperature", "ConstantTemperature") or name in text, name
 
 
+def assert_learned(printed):
+    raw, learned = (float(x) for x in re.findall(r"([\d.]+)% right", printed))
+    assert learned > raw + 30, printed
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_examples_run_and_learn(example):
+def test_examples_learn(example, capsys):
+    """In two thirds of their epochs."""
+    main = runpy.run_path(str(example))["main"]
+    main.__globals__["train"] = partial(main.__globals__["train"], epochs=10)
+    main()
+    assert_learned(capsys.readouterr().out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run_as_they_are(example):
     run = subprocess.run(
         [sys.executable, "-W", "error", str(example)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -155,8 +197,7 @@ def test_examples_run_and_learn(example):
         text=True,
     )
     assert run.returncode == 0, run.stderr
-    raw, learned = (float(x) for x in re.findall(r"([\d.]+)% right", run.stdout))
-    assert learned > raw + 30, run.stdout
+    assert_learned(run.stdout)
 
 
 def test_the_version_is_in_the_changelog():

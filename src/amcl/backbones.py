@@ -311,7 +311,8 @@ def _resnet(name: str, published: Any, width: float, small: bool) -> _Design:
         inplanes = published.bn1.num_features
         changed = {
             "channels": tuple(_scaled(p, width) for p in planes),
-            "stem_width": _scaled(inplanes // 2, width),
+            # A tiered stem begins with three quarters of it, by whole fours.
+            "stem_width": max(_scaled(inplanes // 2, width), 4 if deep else 1),
         }
         if not deep:
             changed["stem_type"] = "deep"

@@ -24,6 +24,12 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, whole or not at all."""
+    with whole_file(path) as file:
+        file.write(text.encode())
+
+
 def digest(parts: Iterable[bytes | memoryview]) -> str:
     """SHA-256 of bytes that come in parts.
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import typing
+from dataclasses import replace
 
 import pytest
 import tomli_w
@@ -218,3 +219,21 @@ def test_what_is_left_out_of_a_file_for_being_none_is_none_when_read(method):
     for field in dataclasses.fields(METHODS[method][0]):
         if type(None) in typing.get_args(typing.get_type_hints(METHODS[method][0])[field.name]):
             assert field.default is None, field.name
+
+
+@pytest.mark.parametrize(
+    ("recipe", "run", "negatives"),
+    [
+        ("builtin-simclr-amcl", {"batch_size": 32}, 62),
+        ("builtin-simclr-amcl", {"batch_size": 32, "accumulate": 2}, 30),
+        ("builtin-moco-amcl", {"batch_size": 32}, 512),  # its queue
+        ("builtin-mocov3-amcl", {"batch_size": 32}, 31),
+    ],
+)
+def test_more_hardest_negatives_than_there_are_is_an_error_at_once(recipe, run, negatives):
+    config = recipes.recipe(recipe)
+    config = replace(config, run=replace(config.run, **run))
+    method = replace(config.method, form="top_k_softmax", top_k=negatives)
+    assert replace(config, method=method).negatives == negatives
+    with pytest.raises(ValueError, match=rf"κ\) is more than the {negatives} negatives"):
+        replace(config, method=replace(method, top_k=negatives + 1))

@@ -472,3 +472,19 @@ def test_two_processes_never_train_in_one_folder(finished):
             RunFolder(finished).open(10**9)
     finally:
         folder.close()
+
+
+def test_metrics_of_a_killed_run_are_read_up_to_its_last_whole_line(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"ste')
+    assert read_metrics(tmp_path) == [{"step": 1}, {"step": 2}]
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"ste\n{"step": 2}\n')
+    with pytest.raises(ValueError, match="line 1"):
+        read_metrics(tmp_path)
+
+
+def test_a_run_killed_as_its_folder_was_made_goes_on(tmp_path):
+    config = tiny_vit("simclr", picture_folder(tmp_path / "pictures"))
+    RunFolder(tmp_path / "run").create(config)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.toml"]
+    pretrain(config, tmp_path / "run", resume=True)
+    assert (tmp_path / "run/backbone.safetensors").is_file()

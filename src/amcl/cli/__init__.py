@@ -13,6 +13,8 @@ from importlib.metadata import version
 COMMANDS = {
     "demo": "see in three minutes what it does",
     "pretrain": "train a backbone on images, labelled or not",
+    "sweep": "train over a grid of settings and seeds",
+    "search": "find settings: the paper's 25 trials, on a validation split",
     "evaluate": "judge a backbone: kNN, linear probe, few labels, fine-tuning, no labels",
     "compare": "runs side by side, over seeds",
     "embed": "write the features of images with their file names",

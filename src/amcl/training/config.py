@@ -16,6 +16,7 @@ import torch
 from amcl.backbones import BackboneSettings
 from amcl.methods import METHODS, AnySettings, HeadSettings, MoCoSettings, SimCLRSettings
 from amcl.methods.contrastive import ContrastiveSettings
+from amcl.methods.momentum import MomentumSettings
 from amcl.settings import choose, finite_number, whole_number
 from amcl.training.optimisers import OptimiserSettings
 from amcl.views import ViewSettings
@@ -156,6 +157,19 @@ class Config:
                     f"a step brings {keys} keys, more than the queue of {method.queue} holds: "
                     f"use --queue {2 * keys} or a smaller --batch-size."
                 )
+        if isinstance(method, ContrastiveSettings) and (method.top_k or 0) > self.negatives:
+            raise ValueError(
+                f"top_k={method.top_k} (κ) is more than the {self.negatives} negatives an anchor "
+                "has: lower it, or enlarge the batch or the queue."
+            )
+
+    @property
+    def negatives(self) -> int:
+        """K, how many negatives an anchor has, in methods that have some."""
+        method, images = self.method, self.run.batch_size // self.run.accumulate
+        if isinstance(method, MoCoSettings) and method.queue:
+            return method.queue
+        return images - 1 if isinstance(method, MomentumSettings) else 2 * images - 2
 
     def to_toml(self) -> str:
         """This configuration as TOML; fields that are None are left out."""
@@ -177,7 +191,7 @@ class Config:
         values = {}
         for name, table in tables.items():
             if name not in sections:
-                raise ValueError(_unknown(f"{where} has a section [{name}]", name, sections))
+                raise ValueError(unknown(f"{where} has a section [{name}]", name, sections))
             if not isinstance(table, dict):
                 raise ValueError(f"{where}: {name} must be a section [{name}], got {table!r}.")
             settings = sections[name]
@@ -186,7 +200,7 @@ class Config:
                 method = table.pop("name", "simclr")
                 if not isinstance(method, str) or method not in METHODS:
                     given = f"{where}: [method] has name = {method!r}"
-                    raise ValueError(_unknown(given, str(method), METHODS))
+                    raise ValueError(unknown(given, str(method), METHODS))
                 settings = METHODS[method][0]
             values[name] = _settings(settings, table, f"{where}: [{name}]")
         try:
@@ -220,21 +234,21 @@ def _settings(cls: Any, table: dict[str, Any], where: str) -> Any:
     hints = {f.name: typing.get_type_hints(cls)[f.name] for f in dataclasses.fields(cls)}
     for name in table:
         if name not in hints:
-            raise ValueError(_unknown(f"{where} has {name!r}", name, hints))
-    values = {name: _typed(value, hints[name], f"{where} {name}") for name, value in table.items()}
+            raise ValueError(unknown(f"{where} has {name!r}", name, hints))
+    values = {name: typed(value, hints[name], f"{where} {name}") for name, value in table.items()}
     try:
         return cls(**values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _typed(value: Any, hint: Any, where: str) -> Any:
+def typed(value: Any, hint: Any, where: str) -> Any:
     """`value`, as TOML gives it, as the type a field declares; an error where it is another."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         for choice in args:
             try:
-                return _typed(value, choice, where)
+                return typed(value, choice, where)
             except ValueError:
                 continue
     elif origin is Literal:
@@ -245,7 +259,7 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
     elif origin is tuple and isinstance(value, list):
         kinds = [args[0]] * len(value) if args[-1] is Ellipsis else list(args)
         if len(kinds) == len(value):
-            return tuple(_typed(v, k, where) for v, k in zip(value, kinds, strict=True))
+            return tuple(typed(v, k, where) for v, k in zip(value, kinds, strict=True))
     elif hint is float and isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     elif type(value) is hint:
@@ -254,7 +268,8 @@ def _typed(value: Any, hint: Any, where: str) -> Any:
     raise ValueError(f"{where} must be {kind}, got {value!r}.")
 
 
-def _unknown(given: str, name: str, accepted: Any) -> str:
+def unknown(given: str, name: str, accepted: Any) -> str:
+    """What to say of a name that is not accepted, with the nearest that is."""
     near = difflib.get_close_matches(name, list(accepted), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{given}, which is unknown: {hint}Accepted are {', '.join(accepted)}."

@@ -9,6 +9,10 @@ class RunError(Exception):
     exit_code = 1
 
 
+class UnfitError(RunError):
+    """Settings that do not fit the images or the processes there are."""
+
+
 class NonFiniteError(RunError):
     """The loss or the weights are no longer finite."""
 

@@ -10,7 +10,7 @@ from amcl.data import DataSet
 from amcl.distributed import mean_over_ranks
 from amcl.seeds import generator
 from amcl.training.config import Config
-from amcl.training.errors import RunError
+from amcl.training.errors import UnfitError
 from amcl.training.hardware import StopRequest
 
 
@@ -32,12 +32,12 @@ class Plan:
         """The plan of a run on this process; an error where the numbers do not fit."""
         run, images = config.run, len(data.train)
         if run.batch_size > images:
-            raise RunError(
+            raise UnfitError(
                 f"a batch of {run.batch_size} images does not fit into the {images} there are: "
                 f"use --batch-size {max(images // 2, 1)} or less, or bring more images."
             )
         if run.batch_size % (run.accumulate * fabric.world_size):
-            raise RunError(
+            raise UnfitError(
                 f"a batch of {run.batch_size} does not divide among {fabric.world_size} processes "
                 f"and {run.accumulate} parts: choose a multiple of "
                 f"{run.accumulate * fabric.world_size} for --batch-size."

@@ -41,11 +41,21 @@ logger = logging.getLogger("amcl")
 PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs
 
 
-def pretrain(config: Config, out: str | Path, *, resume: bool = False) -> Path:
+OnProbe = Callable[[dict[str, Any]], None]
+
+
+def pretrain(
+    config: Config,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    on_probe: OnProbe | None = None,
+) -> Path:
     """Train a backbone as `config` says and leave it in the run folder `out`.
 
     Everything random is a function of the seed and the step, so a run that was stopped and
-    resumed is the run that never stopped. Returns the path of the trained backbone.
+    resumed is the run that never stopped. `on_probe` gets the line of metrics of each probe as it
+    is made, and may raise an error to end the run. Returns the path of the trained backbone.
     """
     folder = RunFolder(Path(out))
     if not resume:
@@ -59,7 +69,7 @@ def pretrain(config: Config, out: str | Path, *, resume: bool = False) -> Path:
             _run_first(fabric, before, folder, begin, stop)
             begin = None
         with closing(folder):
-            _train(fabric, config, folder, begin, stop)
+            _train(fabric, config, folder, begin, stop, on_probe)
     return folder.backbone
 
 
@@ -99,10 +109,11 @@ def _train(
     folder: RunFolder,
     begin: Callable[[], None] | None,
     stop: StopRequest,
+    on_probe: OnProbe | None = None,
 ) -> None:
     """One run, to its end; `begin` makes the folder of a new one."""
     first = fabric.is_global_zero
-    data = _load_data(config)
+    data = load_data(config)
     plan = Plan.of(config, data, fabric)
     goes_on = folder.checkpoint.exists()  # else it is new, or was stopped before it saved one
     method = method_to_train(config, data.image_size, None if goes_on else init_of(config, folder))
@@ -171,7 +182,9 @@ def _train(
                     )
                     if watch and (number % config.run.probe_every == 0 or done == plan.total):
                         _require_finite(method, done, folder)
-                        _probe(watch, method, fabric, number, done, record)
+                        row = _probe(watch, method, fabric, number, done, record)
+                        if on_probe is not None:
+                            on_probe(row)
                 fabric.barrier()
                 display.mark(done)
             seconds = time.monotonic() - saved
@@ -212,7 +225,8 @@ def export_backbone(path: Path, backbone: Backbone, trained: dict[str, Any]) -> 
     save_tensors(path, backbone.network.state_dict(), {"amcl": json.dumps(made)})
 
 
-def _load_data(config: Config) -> DataSet:
+def load_data(config: Config) -> DataSet:
+    """The images that a run of this configuration trains on."""
     settings = config.data
     return load_dataset(
         settings.data,
@@ -249,9 +263,10 @@ def _epoch_row(
 
 def _probe(
     watch: Watch, method: Method, fabric: Fabric, epoch: int, done: int, record: Any
-) -> None:
+) -> dict[str, Any]:
     found = watch.probe(method, fabric.device)
-    record({"kind": "probe", "step": done, "epoch": epoch, **found})
+    row = {"kind": "probe", "step": done, "epoch": epoch, **found}
+    record(row)
     text = "  ".join(
         f"{name} {value:.1%}" if name.startswith("knn") else f"{name} {value:.3g}"
         for name, value in found.items()
@@ -259,6 +274,7 @@ def _probe(
     logger.info("epoch %d  %s", epoch, text)
     for told in watch.advice(method, found):
         logger.warning("epoch %d: %s", epoch, told)
+    return row
 
 
 def _state(

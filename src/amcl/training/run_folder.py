@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from amcl.environment import environment
+from amcl.files import write_text
 from amcl.training.config import Config
 from amcl.training.errors import RunError
 
@@ -76,13 +77,13 @@ class RunFolder:
         """Make the folder of a new run."""
         self.check_free()
         try:
-            self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-            self.config.write_text(config.to_toml(), encoding="utf-8")
+            write_text(self.config, config.to_toml())  # what is killed now is a run that goes on
         except OSError as error:
             raise RunError(f"could not make the run folder {self.path}: {error}.") from error
 
     def open(self, step: int) -> None:
         """Take the folder for this process and forget metrics after `step`: they come again."""
+        self.checkpoint.parent.mkdir(exist_ok=True)
         self._lock = (self.path / ".lock").open("w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,4 +138,6 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     path = RunFolder(Path(run)).metrics
     if not path.is_file():
         raise RunError(f"there are no metrics in {run}: it is no run folder.")
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    # A run that was killed may have left half a line.
+    return [json.loads(line) for line in lines if line.endswith("\n")]

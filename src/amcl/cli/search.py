@@ -1,0 +1,127 @@
+"""`amcl search`: settings found by trials, judged on validation images."""
+
+import importlib.util
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from amcl.cli.pretrain import attempt
+from amcl.cli.start import Settings, base_config, peek, require_images
+from amcl.methods import MethodName
+from amcl.search.objective import LABELS, Objective, is_share
+from amcl.search.study import Pruner, StudyFolder
+from amcl.training import Config, RunError
+from amcl.training.display import console, log_to_console
+
+DESCRIPTION = """Find the settings that serve best: the paper's 25 trials, by a validation split.
+
+amcl search --recipe cifar10-simclr-amcl --trials 25 --out studies/first
+
+amcl search --recipe builtin-simclr-amcl --epochs 10 --probe-every 2 --jobs 2 --out studies/toy
+
+amcl search --recipe builtin-simclr --space tau=0.05:0.5:log lr=1e-3:1e-1:log --out studies/tau
+
+amcl search --space paper prior_tau=0.05:0.5:log --heads 3 --temperature adaptive --out studies/mine
+
+amcl search --out studies/first --trials 50
+
+Trials start from the settings that the other options give, which are those of `amcl pretrain`, and
+differ in the fields of the space. They are judged at their last epoch on images held out of the
+training images, never on the test split. A study in --out is gone on with. At its end: best.toml,
+for `amcl pretrain --config`, trials.csv, summary.md and pictures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `amcl search` takes."""
+
+    out: Path
+    """The folder of the study; one that exists is gone on with."""
+    trials: int = 25
+    """How many the study is to have in all."""
+    space: tuple[str, ...] = ()
+    """Fields and where to look: lr=1e-3:1:log, heads=2:6, form=softmax,top_k; none, or the word
+    paper: the paper's η, ι, β, C and κ."""
+    objective: Objective | None = None
+    """What is judged by; none: kNN, or where there are no labels the effective rank."""
+    pruner: Pruner | None = None
+    """Which trials are cut short, by their probes: those below the median of others (also if none
+    is named), by successive halving, or none of them."""
+    storage: str = ""
+    """The study's database, as Optuna takes it, for several machines; none: a file in --out."""
+    study: str | None = None
+    """The study's name in the database; none: that of the folder."""
+    jobs: int = 1
+    """Trials at once, each with its share of the cores, or a GPU of its own if there are some."""
+    keep_checkpoints: bool = True
+    """Keep the checkpoints of trials that have ended; their backbones are kept in any case."""
+    recipe: str | None = None
+    """Start from a recipe: `amcl recipes` lists them."""
+    config: Path | None = None
+    """Start from a file, such as a run's config.toml."""
+    method: MethodName = "simclr"
+    """The method; all but mae have an AMCL form, with --heads and --temperature."""
+    settings: Settings = field(default_factory=Config)
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    return attempt("amcl search", lambda: _search(args), "The same command goes on.")
+
+
+def parse(args: list[str]) -> Options:
+    """The options, on top of the recipe, file or study they start from."""
+    folder = StudyFolder(Path(peek(args).out or ""))
+    known = Config.from_file(folder.base) if folder.exists() else None
+    base = base_config(args, known)
+    method: MethodName = base.method.name  # type: ignore[assignment]
+    options = tyro.cli(
+        Options,
+        prog="amcl search",
+        description=DESCRIPTION,
+        args=args,
+        default=Options(out=tyro.MISSING, method=method, settings=base),
+    )
+    require_images(options.settings)
+    return options
+
+
+def _search(args: list[str]) -> None:
+    options = parse(args)
+    _require("optuna", "matplotlib")
+    from amcl.search.conduct import search
+    from amcl.search.summary import table
+
+    log_to_console(logging.ERROR)
+    found = search(
+        options.settings,
+        options.out,
+        trials=options.trials,
+        space=options.space or None,
+        objective=options.objective,
+        pruner=options.pruner,
+        storage=options.storage,
+        study=options.study,
+        jobs=options.jobs,
+        keep_checkpoints=options.keep_checkpoints,
+        tell=lambda line: console.print(line, soft_wrap=True, markup=False),
+    )
+    shown = Console(highlight=False)
+    objective = found.definition.objective
+    shown.print(table(found.records, LABELS[objective], is_share(objective)))
+    folder = StudyFolder(options.out)
+    where = f"everything is in {folder.path}: trials.csv, summary.md, pictures"
+    if found.best is None:
+        where += "; no trial was complete, and so there is no best"
+    else:
+        where += f"\ntrain with the best: amcl pretrain --config {folder.best}"
+    shown.print(where, soft_wrap=True, markup=False)
+
+
+def _require(*packages: str) -> None:
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise RunError(f"a search needs {' and '.join(missing)}: pip install 'amcl-torch[search]'.")

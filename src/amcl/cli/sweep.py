@@ -1,0 +1,153 @@
+"""`amcl sweep`: runs over a grid of settings and seeds."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+
+from amcl.cli.pretrain import attempt
+from amcl.cli.start import Settings, base_config, peek, require_images
+from amcl.evaluation import Protocol
+from amcl.methods import MethodName
+from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
+from amcl.sweep.fields import differing, on_machine
+from amcl.sweep.grid import BASES
+from amcl.sweep.judge import Split
+from amcl.sweep.table import BAD, table
+from amcl.training import Config, RunError
+from amcl.training.display import console, log_to_console
+
+DESCRIPTION = """Carry out runs over a grid of settings and seeds, each once.
+
+amcl sweep --grid tau=0.1,0.2,0.5 seed=0,1,2 --epochs 5 --out sweeps/tau
+
+amcl sweep --grid recipe=builtin-simclr,builtin-simclr-amcl seed=0,1 --epochs 5 --out sweeps/both
+
+amcl sweep --grid 'projector=512 128,2048 256' --protocols linear --jobs 2 --out sweeps/projector
+
+amcl sweep --out sweeps/tau
+
+An axis is any option of `amcl pretrain` with its values, but for hardware; eta and iota, for the
+range of τ; recipe, config, method, data or init, for what runs start from. The same command goes
+on where it was stopped, and so does --out alone; more values and seeds join the runs that are
+there. One line a run; at the end a table, and runs.csv and table.md in the folder. Other options
+are those of `amcl pretrain`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `amcl sweep` takes."""
+
+    out: Path
+    """The folder of the sweep; one that exists is gone on with."""
+    grid: tuple[str, ...] = ()
+    """Axes, as in tau=0.1,0.2 seed=0,1,2: every combination is a run."""
+    protocols: tuple[Protocol, ...] = ()
+    """Judge each run by these at its end, as `amcl evaluate` does; none: by its last probe. With
+    --out alone: as before."""
+    split: Split = "validation"
+    """What protocols judge on. Choose settings by validation, and report on test."""
+    jobs: int = 1
+    """Runs at once, each with its share of the cores, and a GPU of its own where there are some."""
+    again: bool = False
+    """Take up runs that diverged or failed."""
+    recipe: str | None = None
+    """Start from a recipe: `amcl recipes` lists them."""
+    config: Path | None = None
+    """Start from a file, such as a run's config.toml."""
+    method: MethodName = "simclr"
+    """The method; all but mae have an AMCL form, with --heads and --temperature."""
+    settings: Settings = field(default_factory=Config)
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    return attempt("amcl sweep", lambda: _sweep(args), "The same command goes on.")
+
+
+def parse(args: list[str]) -> tuple[Options, list[Point]]:
+    """The options, and the runs they ask for."""
+    asked = peek(args)
+    if sum(word.partition("=")[0] == "--grid" for word in args) > 1:
+        raise ValueError("--grid is given twice: write all axes behind one.")
+    axes = axes_of(asked.grid or ())
+    if both := [name for name in BASES if name in axes and getattr(asked, name)]:
+        raise ValueError(f"--{both[0]} and the axis {both[0]} of the grid: give one of them.")
+    starts: dict[str, Options] = {}
+
+    def options_of(start: Mapping[str, str]) -> Options:
+        chosen = [word for name, text in start.items() for word in (f"--{name}", text)]
+        if repr(chosen) not in starts:
+            given = [*args, *chosen]
+            starts[repr(chosen)] = _options(given, base_config(given))
+            require_images(starts[repr(chosen)].settings)
+        return starts[repr(chosen)]
+
+    if not axes:
+        return _stored(args, SweepFolder(Path(asked.out or "")))
+    points = grid(lambda start: options_of(start).settings, axes)
+    return next(iter(starts.values())), points
+
+
+def _stored(args: list[str], folder: SweepFolder) -> tuple[Options, list[Point]]:
+    """The runs of a sweep that is there; only hardware may change."""
+    points = folder.read_points() if folder.exists() else []
+    base = points[0].config if points else None
+    protocols, split = folder.read_judged() if points else ((), "validation")
+    options = _options(args, base_config(args, base), protocols, split)
+    if base is None:
+        raise ValueError(
+            f"there is no sweep in {folder.path} to go on with: say what the runs of a new one "
+            "differ in, as in --grid tau=0.1,0.2 seed=0,1,2."
+        )
+    if changed := differing(base, options.settings):
+        raise ValueError(
+            f"without --grid a sweep goes on as it began, and {', '.join(changed)} would change "
+            "it: leave that out, or say what the runs differ in with --grid."
+        )
+    return options, [replace(p, config=on_machine(p.config, options.settings)) for p in points]
+
+
+def _options(
+    args: list[str],
+    base: Config,
+    protocols: tuple[Protocol, ...] = (),
+    split: Split = "validation",
+) -> Options:
+    method: MethodName = base.method.name  # type: ignore[assignment]
+    return tyro.cli(
+        Options,
+        prog="amcl sweep",
+        description=DESCRIPTION,
+        args=args,
+        default=Options(
+            out=tyro.MISSING, method=method, settings=base, protocols=protocols, split=split
+        ),
+    )
+
+
+def _sweep(args: list[str]) -> None:
+    options, points = parse(args)
+    log_to_console(logging.ERROR)
+    count = f"{len(points)} run{'s' * (len(points) > 1)}"
+    console.print(f"{count} in {options.out}", soft_wrap=True, markup=False)
+    findings = sweep(
+        points,
+        options.out,
+        jobs=options.jobs,
+        protocols=options.protocols,
+        split=options.split,
+        again=options.again,
+        tell=lambda line: console.print(line, soft_wrap=True, markup=False),
+    )
+    shown = Console(highlight=False)
+    shown.print(table(findings))
+    shown.print(f"runs.csv and table.md are in {options.out}", soft_wrap=True, markup=False)
+    if findings and all(found.ending in BAD for found in findings):
+        raise RunError(
+            "not one run came to its end: see the reasons above or in runs.csv. --again takes "
+            "them up anew."
+        )

@@ -1,0 +1,184 @@
+"""Search: trials of a study up to a number, and what they say."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from amcl.files import write_text
+from amcl.search.objective import LABELS, Objective, is_share, objective_for, on_validation
+from amcl.search.plots import Axis, save_plots
+from amcl.search.records import Record, best_of
+from amcl.search.space import PAPER, Choice, Range, space_from
+from amcl.search.study import Definition, Pruner, StudyFolder, open_study, records_of
+from amcl.search.summary import csv_text, markdown
+from amcl.search.trials import Plan, work
+from amcl.settings import whole_number
+from amcl.sweep.fields import spelled, value_from, with_values
+from amcl.sweep.workers import Tell, for_workers, work_together
+from amcl.training import Config, Interrupted, RunError
+from amcl.training.pretrain import load_data
+from amcl.training.start import first_stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What a study has come to."""
+
+    definition: Definition
+    records: list[Record]
+    """Trials that have ended, by number."""
+    best: Record | None
+    config: Config | None
+    """That of the best trial."""
+
+
+def search(
+    config: Config,
+    out: str | Path,
+    *,
+    trials: int = 25,
+    space: Sequence[str] | None = None,
+    objective: Objective | None = None,
+    pruner: Pruner | None = None,
+    storage: str = "",
+    study: str | None = None,
+    jobs: int = 1,
+    keep_checkpoints: bool = True,
+    tell: Tell = print,
+) -> Found:
+    """Look for the settings that serve best, starting from `config`; all of it goes to `out`.
+
+    - `trials`: how many the study is to have in all; a study in `out` is gone on with;
+    - `space`: fields and where to look, as in "lr=1e-3:1:log"; none: the paper's spaces;
+    - `objective`: what is judged by, on validation images; none: kNN, or without labels the
+      effective rank;
+    - `pruner`: which trials are cut short, by what probes find: those below the median of others
+      (the default), by successive halving, or none;
+    - `storage`, `study`: any database that Optuna takes, and the study's name in it, shared by
+      several machines; none: a file in `out`;
+    - `jobs`: trials at once, in processes of their own.
+    """
+    whole_number("trials", trials)
+    folder = StudyFolder(Path(out))
+    if folder.exists():
+        definition, storage, study = folder.read(storage)
+        definition = _unchanged(folder, definition, config, space, objective, pruner)
+    else:
+        definition = _define(config, space, objective, pruner or "median")
+        study = study or folder.path.resolve().name
+        folder.create(definition, storage, study)
+    url = folder.url(storage)
+    opened = open_study(url, study, definition)
+    plan = Plan(
+        folder=folder.path,
+        url=url,
+        name=study,
+        definition=definition,
+        trials=trials,
+        keep_checkpoints=keep_checkpoints,
+    )
+    tell(_begin(folder, definition, len(records_of(opened)), trials))
+    try:
+        work_together(partial(work, plan), jobs, tell, folder.path / "logs")
+    except Interrupted as stopped:
+        place = shlex.quote(str(folder.path))
+        raise Interrupted(
+            f"stopped with {len(records_of(opened))} of {trials} trials ended, everything is "
+            f"saved. Go on with: amcl search --out {place} --trials {trials}",
+            stopped.exit_code - 128,
+        ) from stopped
+    finally:
+        found = report(folder, definition, records_of(opened))
+    if (left := trials - len(found.records)) > 0:
+        tell(
+            f"{left} trials are marked as running elsewhere: if the process of one has died, this "
+            "command takes it up after a minute."
+        )
+    return found
+
+
+def report(folder: StudyFolder, definition: Definition, records: list[Record]) -> Found:
+    """Write table, pictures and the best configuration from what has ended."""
+    best, config = best_of(records), None
+    label, share = LABELS[definition.objective], is_share(definition.objective)
+    axes = {name: _drawn(axis) for name, axis in definition.space.items()}
+    if best is not None:
+        values = {
+            name: value_from(definition.config, name, spelled(value))
+            for name, value in best.point.items()
+        }
+        config = with_values(definition.config, values)
+        config = replace(config, hardware=replace(config.hardware, devices=0))  # as many as it has
+        write_text(folder.best, config.to_toml())
+    if records:
+        write_text(folder.path / "trials.csv", csv_text(records))
+        pictures = save_plots(records, axes, label, share, folder.path)
+        page = markdown(records, axes, label, share, str(folder.best), [p.name for p in pictures])
+        write_text(folder.path / "summary.md", page)
+    return Found(definition=definition, records=records, best=best, config=config)
+
+
+def _begin(folder: StudyFolder, definition: Definition, ended: int, trials: int) -> str:
+    """What is about to be done."""
+    where = "  ".join(f"{name}={axis}" for name, axis in definition.space.items())
+    told = (
+        f"{folder.path}: {ended} of {trials} trials have ended; each is judged by "
+        f"{LABELS[definition.objective]} on validation images\nlooking at {where}"
+    )
+    run = definition.config.run
+    if definition.pruner != "none" and run.probe_every >= run.epochs:
+        told += (
+            f"\nno trial can be cut short: its first probe is its last (--probe-every "
+            f"{run.probe_every}, --epochs {run.epochs})"
+        )
+    return told
+
+
+def _define(
+    config: Config, space: Sequence[str] | None, objective: Objective | None, pruner: Pruner
+) -> Definition:
+    """What a new study is; everything is checked that can be, before any trial."""
+    config = on_validation(for_workers(config))
+    where = space_from(config, [PAPER] if space is None else space)
+    if first_stage(config) is not None:
+        raise ValueError(
+            f"each trial of {config.method.name} would begin with a run of MAE of its own: train "
+            "one, and give it to all with --init RUN."
+        )
+    objective = objective_for(load_data(config), objective)
+    return Definition(config=config, space=where, objective=objective, pruner=pruner)
+
+
+def _unchanged(
+    folder: StudyFolder,
+    known: Definition,
+    config: Config,
+    space: Sequence[str] | None,
+    objective: Objective | None,
+    pruner: Pruner | None,
+) -> Definition:
+    """What the study in the folder is, on the hardware of now; an error if something else is asked.
+
+    What is left out is as it began.
+    """
+    config = on_validation(for_workers(config))
+    asked = Definition(
+        config=config,
+        space=known.space if space is None else space_from(config, space),
+        objective=objective or known.objective,
+        pruner=pruner or known.pruner,
+    )
+    if changed := asked.differing(known):
+        raise RunError(
+            f"{folder.path} holds a study with other settings: {', '.join(changed)}. Leave them "
+            "out to go on with it, or choose another folder with --out."
+        )
+    return asked
+
+
+def _drawn(axis: Range | Choice) -> Axis:
+    if isinstance(axis, Choice):
+        return Axis(None, None, False, axis.plain)
+    return Axis(axis.low, axis.high, axis.log, None)

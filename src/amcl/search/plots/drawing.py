@@ -1,0 +1,151 @@
+"""What the pictures share: colours and shapes, figures, marks of trials, words, the legend."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amcl.search.records import Record
+
+if TYPE_CHECKING:  # loaded only where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Numbers = NDArray[np.float64]
+Placed = Sequence[tuple[Record, float]]
+"""Trials, each with its x."""
+
+SYMBOLS = {"eta": "η", "iota": "ι", "beta": "β", "heads": "C", "top_k": "κ"}
+# The colours of Okabe and Ito, which colour-blind readers tell apart; shapes say the same again.
+DARK, BLUE = "#333333", "#0072B2"
+MARKS = {
+    "complete": (BLUE, "o"),
+    "pruned": ("#E69F00", "v"),
+    "collapsed": ("#D55E00", "|"),
+    "diverged": ("#000000", "x"),
+    "invalid": ("#888888", "+"),
+    "failed": ("#CC79A7", "d"),
+}
+WIDTH = 8
+BAND = 0.12  # of the height, for trials without a value
+
+
+def figure_of(height: float) -> "Figure":
+    """An empty figure of the width of all pictures, outside of pyplot's list."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
+    figure = Figure(figsize=(WIDTH, height), facecolor="white", layout=engine)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def scored(records: Sequence[Record]) -> list[Record]:
+    """Complete trials with a finite value, in order."""
+    complete = [
+        r
+        for r in records
+        if r.ending == "complete" and r.value is not None and math.isfinite(r.value)
+    ]
+    return sorted(complete, key=lambda r: r.number)
+
+
+def drawn_values(values: Sequence[float | None], share: bool) -> Numbers:
+    """Values as they are drawn: shares in per cent."""
+    return np.array(values, float) * (100 if share else 1)
+
+
+def aside(record: Record) -> float:
+    """A step to the side, so that dots of one place do not hide each other; the same each time."""
+    golden = (math.sqrt(5) - 1) / 2
+    return ((record.number * golden) % 1 - 0.5) * 0.36
+
+
+def dots(
+    ax: "Axes", x: Any, y: Numbers, label: str = "complete", mark: tuple[str, str] | None = None
+) -> None:
+    """A dot for each value; nothing, also in the legend, if there is none."""
+    if len(y):
+        colour, marker = mark or MARKS["complete"]
+        ax.scatter(x, y, s=26, color=colour, marker=marker, alpha=0.8, label=label)
+
+
+def lost(ax: "Axes", placed: Placed, endings: Sequence[str] = ("collapsed", "diverged")) -> None:
+    """Marks of the trials that ended in one of these ways, on a band below all values."""
+    from matplotlib.patches import Rectangle
+
+    if any(record.ending in endings for record, _ in placed):
+        band = Rectangle((0, 0), 1, BAND, transform=ax.transAxes, facecolor="#F0F0F0", zorder=0)
+        ax.add_patch(band)
+    for ending in endings:
+        x = [at for record, at in placed if record.ending == ending]
+        if x:
+            colour, marker = MARKS[ending]
+            height = 0.035 if ending == "collapsed" else 0.085  # neither hides the other
+            style: dict[str, Any] = {"color": colour, "marker": marker, "linewidths": 1.4}
+            style |= {"label": ending, "transform": ax.get_xaxis_transform()}
+            ax.scatter(x, [height] * len(x), s=30, **style)
+
+
+def trials(ax: "Axes", placed: Placed, share: bool) -> tuple[Numbers, Numbers]:
+    """Dots of complete trials and marks of lost ones; x and y of the dots, in order of trials."""
+    at = {record.number: x for record, x in placed}
+    done = scored([record for record, _ in placed])
+    x = np.array([at[record.number] for record in done], float)
+    y = drawn_values([record.value for record in done], share)
+    dots(ax, x, y)
+    lost(ax, placed)
+    return x, y
+
+
+def words(ax: "Axes", text: str) -> None:
+    """A sentence in the middle of the axes."""
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=DARK)
+
+
+def bare(ax: "Axes", inner: bool = False) -> None:
+    """No more lines than are read; no ticks upwards if `inner`."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=9)
+    if inner:
+        ax.tick_params(axis="y", length=0)
+
+
+def symbol(name: str) -> str:
+    """What a field is called in a picture."""
+    return plain(SYMBOLS.get(name, name))
+
+
+def plain(text: str, length: int = 60) -> str:
+    """Text as it is, not a formula; cut where it would push the picture aside."""
+    text = text if len(text) <= length else text[: length - 1] + "…"
+    return text.replace("$", r"\$")
+
+
+def signs(names: Sequence[str]) -> int:
+    """Signs that names take side by side, with a gap after each."""
+    return sum(max(map(len, name.split("\n"))) + 2 for name in names)
+
+
+def legend(figure: "Figure") -> None:
+    """One legend for all panels, above them."""
+    pairs = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in figure.axes]
+    found = {label: handle for panel in pairs for handle, label in panel}
+    if not found:
+        return
+    labels = sorted(found, key=lambda label: label in MARKS and label != "complete")
+    figure.legend(
+        [found[label] for label in labels],
+        labels,
+        loc="outside upper center",
+        ncols=len(labels) if signs(labels) < 72 else math.ceil(len(labels) / 2),
+        frameon=False,
+        fontsize=9,
+        handlelength=1.4,
+        handletextpad=0.4,
+        columnspacing=1.4,
+    )

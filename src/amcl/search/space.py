@@ -1,0 +1,227 @@
+"""Where a search looks: the paper's spaces, and any field of a configuration."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from amcl.methods import HeadSettings
+from amcl.methods.contrastive import ContrastiveSettings
+from amcl.methods.heads import ADAPTIVE
+from amcl.sweep.fields import (
+    effective,
+    field_name,
+    has_effect,
+    is_number,
+    one_spelling,
+    spelled,
+    value_from,
+    with_values,
+)
+from amcl.training import Config
+
+if TYPE_CHECKING:
+    from optuna import Trial
+
+PAPER = "paper"
+_WIDE = ("imagenet", "tinyimagenet")  # η, ι up to 5 there, up to 2 elsewhere
+_MOST = 256  # κ: the paper's curve ends before that
+_FIRST = ("temperature", "form")  # whether others have an effect hangs on them
+_LINKED = (*_FIRST, "top_k", "tau_lower", "tau_upper", "batch_size", "accumulate", "queue")
+_JUDGES = (
+    *("seed", "data", "data_root", "labels", "probe", "validation", "probe_every", "knn_k"),
+    *("workers", "memory", "init", "save_every", "save_minutes", "keep_every", "log_every"),
+    *("tensorboard", "wandb"),
+)
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from low to high, both included; on a logarithmic scale, or whole."""
+
+    low: float
+    high: float
+    log: bool = False
+    whole: bool = False
+
+    def suggest(self, trial: "Trial", name: str) -> Any:
+        """A number that the sampler finds worth a trial."""
+        if self.whole:
+            return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
+        return trial.suggest_float(name, self.low, self.high, log=self.log)
+
+    def ends(self) -> tuple[Any, ...]:
+        """Values to try settings with before any run."""
+        return self.low, self.high
+
+    def __str__(self) -> str:
+        return f"{spelled(self.low)}:{spelled(self.high)}" + (":log" if self.log else "")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Some values, in no order."""
+
+    values: tuple[Any, ...]
+
+    def suggest(self, trial: "Trial", name: str) -> Any:
+        """A value that the sampler finds worth a trial."""
+        return self.values[self.plain.index(trial.suggest_categorical(name, self.plain))]
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """As a study keeps them: what is neither number nor word, by the words it is typed with."""
+        plain = (bool, int, float, str)
+        return tuple(v if isinstance(v, plain) else spelled(v) for v in self.values)
+
+    def ends(self) -> tuple[Any, ...]:
+        """Values to try settings with before any run."""
+        return self.values
+
+    def __str__(self) -> str:
+        return ",".join(map(spelled, self.values))
+
+
+Space = dict[str, Range | Choice]
+
+
+def paper_space(config: Config) -> Space:
+    """The paper's spaces for a method with adaptive temperatures.
+
+    η and ι from 1e-5 to 2, to 5 for the ImageNets; β from 1e-5 to 10, by its logarithm; 2 to 6
+    heads; for the contrastive losses softmax or top-κ, with κ up to 256 or all negatives.
+
+    >>> from amcl.recipes import recipe
+    >>> {name: str(axis) for name, axis in paper_space(recipe("cifar10-barlow-amcl")).items()}
+    {'eta': '1e-05:2.0', 'iota': '1e-05:2.0', 'beta': '1e-05:10.0:log', 'heads': '2:6'}
+    """
+    method = config.method
+    if not isinstance(method, HeadSettings) or method.temperature not in ADAPTIVE:
+        now = getattr(method, "temperature", "no")
+        raise ValueError(
+            f"the paper's spaces are those of adaptive temperatures, and {method.name} has {now} "
+            "temperature here: start from a recipe that ends in -amcl, use --temperature adaptive, "
+            "or say where to look, as in --space tau=0.05:0.5:log lr=0.01:1:log."
+        )
+    most = 5.0 if config.data.data in _WIDE else 2.0
+    space: Space = {
+        "eta": Range(1e-5, most),
+        "iota": Range(1e-5, most),
+        "beta": Range(1e-5, 10.0, log=True),
+        "heads": Range(2, 6, whole=True),
+    }
+    if isinstance(method, ContrastiveSettings) and config.negatives > 1:
+        space["form"] = Choice(("softmax", "top_k", "top_k_softmax"))
+        space["top_k"] = Range(1, min(_MOST, config.negatives), log=True, whole=True)
+    return space
+
+
+def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Space:
+    """A space as it is typed: fields with ranges or choices, and `paper` for the paper's others.
+
+    >>> space_from(Config(), ["lr=1e-3:1:log", "heads=1,3", "batch-size=64:256"])["lr"]
+    Range(low=0.001, high=1.0, log=True, whole=False)
+    """
+    if isinstance(entries, Mapping):
+        entries = [f"{name}={text}" for name, text in entries.items()]
+    space: Space = {}
+    paper: Space = {}
+    for entry in entries:
+        if entry.strip() == PAPER:
+            paper = paper_space(config)
+            continue
+        name, equals, text = entry.partition("=")
+        if not equals or not text.strip():
+            raise ValueError(
+                f"{entry!r} is no part of a space: write a field and where to look, as in "
+                "lr=1e-3:1:log, heads=2:6, temperature=adaptive,first-head, or the word paper."
+            )
+        name = field_name(config, name)
+        if name in _JUDGES:
+            raise ValueError(
+                f"{name} is no setting to search for: trials that differ in it could not be "
+                "compared, or would not differ. Fix it for all of them, with "
+                f"--{name.replace('_', '-')}."
+            )
+        if name in space:
+            raise ValueError(f"the space has {name} twice: write where to look for it in one.")
+        space[name] = _axis(config, name, text)
+    whole = paper | space
+    space = {n: axis for n, axis in whole.items() if n in space or _matters(config, whole, n)}
+    if not space:
+        raise ValueError("the space is empty: name fields with --space, or paper.")
+    _check(config, space)
+    return dict(sorted(space.items(), key=lambda item: item[0] not in _FIRST))
+
+
+def suggest(trial: "Trial", space: Space, config: Config) -> dict[str, Any]:
+    """A point of the space, without the fields that have no effect there."""
+    point: dict[str, Any] = {}
+    for name, axis in space.items():
+        if has_effect(config, name, point):
+            point[name] = axis.suggest(trial, name)
+    return point
+
+
+def _axis(config: Config, name: str, text: str) -> Range | Choice:
+    if ":" not in text:
+        values = tuple(value_from(config, name, part) for part in text.split(","))
+        if len(set(values)) < len(values):
+            raise ValueError(f"{name}={text} has a value twice.")
+        return Choice(values)
+    kind = is_number(config, name)
+    if kind is None:
+        raise ValueError(f"{name} is no number: list its values, as in {name}=…,…")
+    parts = text.split(":")
+    log = parts[-1].strip() == "log"
+    if len(parts) - log != 2:
+        raise ValueError(f"{name}={text} is no range: write low:high or low:high:log.")
+    low, high = (value_from(config, name, part) for part in parts[:2])
+    if isinstance(low, str) or isinstance(high, str) or low is None or high is None:
+        raise ValueError(f"{name}={text} is no range of numbers.")
+    if not low < high:
+        raise ValueError(f"{name}={text}: the low end must be below the high end.")
+    if log and low <= 0:
+        raise ValueError(f"{name}={text}: a logarithmic range begins above 0.")
+    return Range(low, high, log=log, whole=kind is int)
+
+
+def _check(config: Config, space: Space) -> None:
+    """An error for fields that never have an effect, and for ends that are never accepted."""
+    one_spelling(space)
+    for name in sorted(space, key=lambda name: name not in _LINKED):
+        if not _matters(config, space, name):
+            fixed = {first: space.get(first, getattr(config.method, first, "")) for first in _FIRST}
+            said = " and ".join(f"{first}={value}" for first, value in fixed.items() if value)
+            raise ValueError(
+                f"{name} has no effect with {said}: leave it out of the space, or search for those "
+                "too."
+            )
+        for end in space[name].ends():
+            _check_end(config, space, name, end)
+
+
+def _matters(config: Config, space: Space, name: str) -> bool:
+    """Whether a field has an effect anywhere in the space."""
+    return any(has_effect(config, name, point) for point in _corners(space, name))
+
+
+def _check_end(config: Config, space: Space, name: str, end: Any) -> None:
+    """An error if no corner of the space accepts this value of a field."""
+    first: ValueError | None = None
+    for point in _corners(space, name):
+        if has_effect(config, name, point):
+            try:
+                with_values(config, effective(config, {**point, name: end}))
+            except ValueError as error:
+                first = first or error
+            else:
+                return
+    raise ValueError(f"{name}={space[name]}: {first}")
+
+
+def _corners(space: Space, name: str) -> Iterator[dict[str, Any]]:
+    """Ends of the fields that hang on each other, in all combinations, but for one field."""
+    others = [other for other in _LINKED if other in space and other != name]
+    for ends in itertools.product(*(space[other].ends() for other in others)):
+        yield dict(zip(others, ends, strict=True))

@@ -1,0 +1,140 @@
+"""Grids: every combination of values of some fields."""
+
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from amcl.sweep.fields import (
+    differing,
+    effective,
+    field_name,
+    is_field,
+    spelled,
+    value_from,
+    with_values,
+)
+from amcl.training import Config
+
+# Axes that say where a run's settings start from, and so what its other fields are by default.
+BASES = ("recipe", "config", "method", "data", "init")
+_LONGEST = 150  # bytes of a run's name: file systems allow 255, with what is put around it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One run of a sweep."""
+
+    values: dict[str, str]
+    """What it differs in from the others, as it is typed."""
+    config: Config
+
+    @property
+    def name(self) -> str:
+        """For people and folders.
+
+        >>> Point(values={"tau": "0.1", "projector": "64 32"}, config=Config()).name
+        'tau=0.1,projector=64-32'
+        """
+        said = ",".join(f"{name}={value}" for name, value in self.values.items())
+        name = re.sub(r"[^\w.=,+-]+", "-", said) or "run"
+        if len(name.encode()) <= _LONGEST:
+            return name
+        mark = hashlib.sha256(said.encode()).hexdigest()[:12]
+        return name.encode()[:_LONGEST].decode(errors="ignore") + f"-{mark}"
+
+
+def axes_of(entries: Sequence[str]) -> dict[str, list[str]]:
+    """Axes as they are typed: `tau=0.1,0.2` for one.
+
+    >>> axes_of(["tau=0.1,0.2", "seed=0,1"])
+    {'tau': ['0.1', '0.2'], 'seed': ['0', '1']}
+    """
+    axes: dict[str, list[str]] = {}
+    for entry in entries:
+        name, equals, text = entry.partition("=")
+        name = name.strip().removeprefix("--").replace("-", "_")
+        values = [value.strip() for value in text.split(",")]
+        if not equals or not name or not all(values):
+            raise ValueError(
+                f"{entry!r} is no axis of a grid: write a field and its values, as in tau=0.1,0.2 "
+                "or 'projector=512 128,2048 256'."
+            )
+        if name in axes:
+            raise ValueError(f"the grid has {name} twice: write all its values in one.")
+        if len(set(values)) < len(values):
+            raise ValueError(f"{entry!r} has a value twice.")
+        axes[name] = values
+    return axes
+
+
+def grid(
+    base: Config | Callable[[Mapping[str, str]], Config], axes: Mapping[str, Sequence[str]]
+) -> list[Point]:
+    """Every combination of the axes, the last one running fastest.
+
+    `base` is what all share, or makes it from the values of the axes that say where to start, such
+    as `recipe`. Fields without effect in a combination are left out of it (κ of a softmax, τ₀ of a
+    constant temperature), and so no run comes twice.
+
+    >>> [
+    ...     point.name
+    ...     for point in grid(Config(), {"form": ["softmax", "top_k"], "top_k": ["5", "9"]})
+    ... ]
+    ['form=softmax', 'form=top_k,top_k=5', 'form=top_k,top_k=9']
+    """
+    points: dict[str, Point] = {}
+    idle: dict[str, bool] = {}  # axes: whether none of their values has had an effect
+    for combination in itertools.product(*axes.values()):
+        texts = dict(zip(axes, combination, strict=True))
+        if isinstance(base, Config):
+            start, config = {}, base
+        else:
+            start = {name: texts.pop(name) for name in BASES if name in texts}
+            config = base(start)
+        names = {field_name(config, name): text for name, text in texts.items()}
+        values: dict[str, Any] = {n: value_from(config, n, t) for n, t in names.items()}
+        values = effective(config, values)
+        idle |= {name: idle.get(name, True) and name not in values for name in names}
+        said = {**start, **{name: spelled(value) for name, value in values.items()}}
+        try:
+            point = Point(values=said, config=with_values(config, values))
+        except ValueError as error:
+            where = ", ".join(f"{name}={value}" for name, value in said.items())
+            raise ValueError(f"{where}: {error}") from None
+        if points.setdefault(point.name, point).config != point.config:
+            raise ValueError(f"two runs would be called {point.name!r}: rename a file.")
+    if vain := [name for name, is_idle in idle.items() if is_idle]:
+        raise ValueError(
+            f"{' and '.join(vain)} would change nothing in any run of this grid: leave out that "
+            "axis, or choose a temperature or form that has it."
+        )
+    return list(points.values())
+
+
+def unsaid(first: Point, second: Point) -> list[str]:
+    """The fields in which two runs differ though neither says so, if they start from the same.
+
+    >>> slow, fast = (with_values(Config(), {"epochs": epochs}) for epochs in (100, 5))
+    >>> unsaid(Point(values={"tau": "0.1"}, config=slow), Point(values={"seed": "0"}, config=fast))
+    ['epochs']
+    """
+    if _start(first) != _start(second):
+        return []
+    said = {*first.values, *second.values}
+    if said & {"eta", "iota"}:
+        said |= {"tau_lower", "tau_upper"}
+    if "form" in said:
+        said.add("top_k")
+    return [name for name in differing(first.config, second.config) if name not in said]
+
+
+def _start(point: Point) -> dict[str, str]:
+    """Those values that are more than fields."""
+    return {
+        name: value
+        for name, value in point.values.items()
+        if name in BASES or not is_field(point.config, name)
+    }

@@ -1,0 +1,127 @@
+"""What the runs of a sweep came to, for people and for spreadsheets."""
+
+import csv
+import io
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from amcl.sweep.folder import Finding
+
+SEED = "seed"
+BAD = ("diverged", "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Runs that differ in their seeds alone."""
+
+    values: dict[str, str]
+    findings: tuple[Finding, ...]
+
+    def metric(self, name: str) -> str:
+        """Mean ± standard deviation over the seeds, of runs that came to their end."""
+        ended = [f.metrics for f in self.findings if f.ending not in BAD]
+        found = [metrics[name] for metrics in ended if name in metrics]
+        if not found:
+            return ""
+        mean = number(name, statistics.fmean(found))
+        if len(found) == 1:
+            return mean
+        return f"{mean} ± {number(name, statistics.stdev(found))}"
+
+    @property
+    def runs(self) -> str:
+        """How many runs, and how many of them did not end well."""
+        count = str(len(self.findings))
+        for ending in ("collapsed", *BAD):
+            if bad := sum(f.ending == ending for f in self.findings):
+                count += f", {bad} {ending}"
+        return count
+
+
+def groups(findings: Sequence[Finding]) -> list[Group]:
+    """Runs by what they have in common but for the seed, in the order of the sweep."""
+    found: dict[tuple[tuple[str, str], ...], list[Finding]] = {}
+    for finding in findings:
+        key = tuple((n, v) for n, v in finding.values.items() if n != SEED)
+        found.setdefault(key, []).append(finding)
+    return [Group(values=dict(key), findings=tuple(runs)) for key, runs in found.items()]
+
+
+def table(findings: Sequence[Finding]) -> Table:
+    """A row for each group of runs."""
+    out = Table(box=SIMPLE_HEAD)
+    header, rows = _cells(findings)
+    for name in header:
+        out.add_column(name, overflow="fold")
+    for row in rows:
+        out.add_row(*map(Text, row))  # brackets in the name of a folder are no mark-up
+    return out
+
+
+def markdown(findings: Sequence[Finding]) -> str:
+    """The same for a page."""
+    header, rows = _cells(findings)
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
+
+
+def csv_text(findings: Sequence[Finding]) -> str:
+    """A row for each run, with every number in full."""
+    fields = list(dict.fromkeys(name for f in findings for name in f.values))
+    metrics = list(dict.fromkeys(name for f in findings for name in f.metrics))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["run", *fields, "ending", "reason", "epoch", *metrics])
+    for f in findings:
+        values = [f.values.get(name, "") for name in fields]
+        numbers = [f.metrics.get(name, "") for name in metrics]
+        writer.writerow([f.name, *values, f.ending, f.reason, f.epoch, *numbers])
+    return out.getvalue()
+
+
+def line(found: Finding) -> str:
+    """A finding for people.
+
+    >>> line(Finding(name="tau=0.1", values={}, ending="complete", probe={"knn_validation": 0.5}))
+    'tau=0.1  knn_validation 50.0 %'
+    """
+    if found.ending in BAD:
+        return f"{found.name}  {found.ending}: {found.reason}"
+    numbers = [f"{n} {number(n, found.metrics[n])}" for n in _shown([found])]
+    bad = [f"({found.ending})"] if found.ending != "complete" else []
+    return "  ".join([found.name, *numbers, *bad])
+
+
+def number(name: str, value: float) -> str:
+    """A metric for people: accuracies in per cent."""
+    return f"{100 * value:.1f} %" if _is_share(name) else f"{value:.3g}"
+
+
+def _cells(findings: Sequence[Finding]) -> tuple[list[str], list[list[str]]]:
+    fields = list(dict.fromkeys(n for f in findings for n in f.values if n != SEED))
+    metrics = _shown(findings)
+    rows = [
+        [
+            *(group.values.get(name, "–") for name in fields),
+            group.runs,
+            *(group.metric(name) for name in metrics),
+        ]
+        for group in groups(findings)
+    ]
+    return [*fields, "runs", *metrics], rows
+
+
+def _shown(findings: Sequence[Finding]) -> list[str]:
+    """Accuracies; where there are none, every metric."""
+    names = list(dict.fromkeys(n for f in findings for n in f.metrics))
+    return [n for n in names if _is_share(n)] or names
+
+
+def _is_share(name: str) -> bool:
+    return name.startswith("knn") or any(part in name for part in ("top1", "top5", "_n="))

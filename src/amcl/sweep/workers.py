@@ -1,0 +1,171 @@
+"""Several processes of this machine at one piece of work."""
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from amcl.settings import whole_number
+from amcl.training import Config, Interrupted, RunError
+from amcl.training.display import log_to_console
+
+Tell = Callable[[str], None]
+Work = Callable[[Tell], None]
+
+_ASKED = (signal.SIGINT, signal.SIGTERM)
+
+
+def for_workers(config: Config) -> Config:
+    """The configuration for a run in one process; an error if it asks for more."""
+    hardware = config.hardware
+    if hardware.devices > 1 or hardware.nodes > 1 or "LOCAL_WORLD_SIZE" in os.environ:
+        raise ValueError(
+            "each run has one process here: leave out --devices, --nodes and torchrun, and use "
+            "--jobs to have several runs at once, one a GPU."
+        )
+    return replace(config, hardware=replace(hardware, devices=1))
+
+
+def work_together(work: Work, jobs: int, tell: Tell, logs: Path) -> None:
+    """Have `jobs` processes do `work`, each until it finds nothing left to do.
+
+    `work` is called with a function that tells people a line, and must be picklable. Ctrl-C and
+    SIGTERM are passed on to all, and what they were doing is saved. With one job it is done in
+    this process; else what processes print goes to files in `logs`.
+    """
+    whole_number("jobs", jobs)
+    if jobs == 1:
+        work(tell)
+        return
+    logs.mkdir(parents=True, exist_ok=True)
+    context = multiprocessing.get_context("spawn")
+    gpus, threads = _gpus(), max(1, torch.get_num_threads() // jobs)
+    lines: list[Connection] = []
+    with _PassedOn() as passed:
+        for i in range(jobs):
+            mine, theirs = context.Pipe(duplex=False)
+            gpu = gpus[i % len(gpus)] if gpus else None
+            log = logs / f"worker-{i}.log"
+            passed.start(context.Process(target=_child, args=(work, theirs, log, threads, gpu)))
+            theirs.close()
+            lines.append(mine)
+            if passed.number is not None:
+                break
+        ended = _listen(lines, tell)
+    if passed.number is not None:
+        raise Interrupted("stopped, everything is saved.", passed.number)
+    _check(ended, [child.exitcode for child in passed.children], logs)
+
+
+def _listen(lines: list[Connection], tell: Tell) -> dict[int, tuple[str, int]]:
+    """Tell what the workers tell until all are gone; the errors they ended with."""
+    place = {id(line): i for i, line in enumerate(lines)}
+    errors: dict[int, tuple[str, int]] = {}
+    while lines:
+        for line in wait(lines):
+            if not isinstance(line, Connection):
+                raise RuntimeError("only connections are waited for")
+            try:
+                said = line.recv()
+            except (EOFError, OSError):  # it has ended, perhaps in the middle of a word
+                lines.remove(line)
+                continue
+            if isinstance(said, str):
+                tell(said)
+            else:
+                errors[place[id(line)]] = said
+    return errors
+
+
+def _check(errors: dict[int, tuple[str, int]], codes: list[int | None], logs: Path) -> None:
+    for i, code in enumerate(codes):
+        if i in errors:
+            message, exit_code = errors[i]
+            error = ValueError(message) if exit_code == 2 else RunError(message)
+            raise error
+        if code:
+            how = f"by signal {-code}" if code < 0 else f"with code {code}"
+            raise RunError(f"worker {i} ended {how}; its last words are in {logs}/worker-{i}.log.")
+
+
+def _gpus() -> list[str]:
+    """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    count = torch.cuda.device_count()
+    return visible.split(",")[:count] if visible else [str(i) for i in range(count)]
+
+
+def _child(work: Work, line: Connection, log: Path, threads: int, gpu: str | None) -> None:
+    os.setsid()  # Ctrl-C on the terminal reaches the first process alone, which passes it on
+    if gpu is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    with log.open("a") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    torch.set_num_threads(threads)
+    log_to_console(logging.INFO)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ASKED)
+        work(line.send)
+    except (Interrupted, KeyboardInterrupt):
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(1)  # the first process is gone
+    except Exception as error:
+        traceback.print_exc()
+        wrong = isinstance(error, ValueError | FileNotFoundError | NotADirectoryError)
+        code: Any = 2 if wrong else getattr(error, "exit_code", 1)
+        line.send((str(error) or type(error).__name__, code))
+        sys.exit(1)
+
+
+class _PassedOn:
+    """While it lasts, signals to this process go to its children; at its end it waits for them."""
+
+    def __init__(self) -> None:
+        self.children: list[Any] = []
+        self.number: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "_PassedOn":
+        for number in _ASKED:
+            self._before[number] = signal.signal(number, self._pass)
+        return self
+
+    def start(self, child: Any) -> None:
+        """Start a child. Signals wait until it is one, and in it until its work begins."""
+        resource_tracker.ensure_running()  # else it is started with the child, and lets signals in
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED)
+        try:
+            child.start()
+            self.children.append(child)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # nobody listens to them any more
+            self._send(signal.SIGTERM)
+        for child in self.children:
+            child.join()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _pass(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        self._send(number)
+
+    def _send(self, number: int) -> None:
+        for child in self.children:
+            if child.is_alive():
+                os.kill(child.pid, number)

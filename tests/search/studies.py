@@ -1,0 +1,55 @@
+"""Studies whose runs take no time: what a run would find follows from its settings."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from amcl import recipes
+from amcl.training import Config, NonFiniteError, RunFolder
+
+
+def base(**run) -> Config:
+    """SimCLR + AMCL on the built-in set, four epochs with a probe after each."""
+    config = recipes.recipe("builtin-simclr-amcl")
+    return replace(config, run=replace(config.run, **{"epochs": 4, "probe_every": 1, **run}))
+
+
+class Runs:
+    """Stands in for `pretrain`: writes what a run leaves, and counts.
+
+    kNN rises towards a value that is best at β = 0.1; `events` of a run (by its place) may be an
+    error to raise, or "collapse".
+    """
+
+    def __init__(self, events=None):
+        self.events, self.begun = events or {}, []
+
+    def __call__(self, config, out, *, resume=False, on_probe=None) -> Path:
+        folder = RunFolder(Path(out))
+        place = len(self.begun)
+        self.begun.append((Path(out).name, resume))
+        if not resume:
+            folder.create(config)
+        event = self.events.get(place)
+        if isinstance(event, BaseException):
+            raise event
+        for epoch in range(1, config.run.epochs + 1):
+            row = {"kind": "probe", "step": epoch, "epoch": epoch}
+            row["knn_validation"] = self.accuracy(config) * epoch / config.run.epochs
+            row |= {"spread": 0.01 if event == "collapse" else 0.8, "effective_rank": 10.0}
+            with folder.metrics.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            if on_probe is not None:
+                on_probe(row)
+        folder.backbone.write_bytes(b"weights")
+        return folder.backbone
+
+    @staticmethod
+    def accuracy(config) -> float:
+        import math
+
+        return 1 / (1 + abs(math.log10(config.method.beta) + 1))
+
+
+def diverged() -> NonFiniteError:
+    return NonFiniteError("the loss is not finite after step 3: training diverged and was stopped.")

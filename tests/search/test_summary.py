@@ -1,0 +1,197 @@
+"""What a study found, in words and numbers."""
+
+import csv
+import io
+import json
+import math
+
+import pytest
+from rich.console import Console
+
+from amcl.search.plots import Axis
+from amcl.search.records import Record
+from amcl.search.summary import csv_text, markdown, table
+
+AXES = {
+    "eta": Axis(1e-5, 2),
+    "beta": Axis(1e-5, 10, log=True),
+    "form": Axis(choices=("softmax", "top_k")),
+    "top_k": Axis(1, 254, log=True),
+    "projector": Axis(choices=((2048, 128), None)),
+}
+RECORDS = [
+    Record(number=0, ending="failed", point={"eta": 0.5}, reason="out of memory\n  at line 3"),
+    Record(
+        number=1,
+        ending="complete",
+        point={"eta": 0.123456, "beta": 1e-5, "form": "softmax", "projector": (2048, 128)},
+        value=0.61234,
+        run="runs/0001",
+    ),
+    Record(number=2, ending="collapsed", point={"eta": 1.0}, reason="rank 1.0 | below 2"),
+    Record(
+        number=3,
+        ending="complete",
+        point={"eta": 1.5, "beta": 2.0, "form": "top_k", "top_k": 128, "projector": None},
+        value=0.7,
+        run="runs/0003",
+    ),
+    Record(number=4, ending="collapsed", point={"eta": 1.1}, reason="rank 1.0 | below 2"),
+    Record(number=5, ending="pruned", point={"eta": 0.2}, reason="worse than the median " * 9),
+    Record(number=6, ending="complete", point={"eta": 0.3}, value=math.nan),
+]
+
+
+def cells(out):
+    return [[str(cell) for cell in column.cells] for column in out.columns]
+
+
+def page(records=RECORDS, share=True, plots=(), best_file="best.toml"):
+    return markdown(records, AXES, "kNN accuracy", share, best_file, plots)
+
+
+def grid_below(text, heading):
+    """The rows of the table below a heading."""
+    part = text.split(f"## {heading}\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ") for line in part.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.replace(r"\|", "¦").split("|")] for row in rows]
+
+
+def test_table_is_ranked_and_has_three_digits():
+    out = table(RECORDS, "kNN accuracy", share=True)
+    headers = [str(column.header).replace("\n", " ") for column in out.columns]
+    assert headers == [
+        "trial", "kNN accuracy (%)", "ending", "eta", "beta", "form", "projector", "top_k"
+    ]  # fmt: skip
+    trial, value, ending, eta, beta, form, projector, top_k = cells(out)
+    assert trial == ["3", "1", "6", "5", "2", "4", "0"]
+    assert value == ["70.0", "61.2", "nan", "–", "–", "–", "–"]
+    assert ending[:3] == ["complete"] * 3
+    assert ending[4:] == ["collapsed: rank 1.0 | below 2"] * 2 + ["failed: out of memory"]
+    assert ending[3].startswith("pruned: worse than the median")
+    assert len(ending[3]) < 60
+    assert ending[3].endswith("…")
+    assert eta == ["1.5", "0.123", "0.3", "0.2", "1", "1.1", "0.5"]
+    assert beta[:3] == ["2", "1e-05", "–"]
+    assert form[:3] == ["top_k", "softmax", "–"]
+    assert projector[:3] == ["none", "2048, 128", "–"]
+    assert top_k[:3] == ["128", "–", "–"]
+
+
+@pytest.mark.parametrize(
+    ("value", "share", "told"),
+    [
+        (0.9999, True, "100"),
+        (1.0, True, "100"),
+        (0.05, True, "5.00"),
+        (123.4, False, "123"),
+        (12345.6, False, "12346"),
+        (7.126, False, "7.13"),
+        (0.0, False, "0.00"),
+    ],
+)
+def test_values_have_three_digits(value, share, told):
+    record = Record(number=0, ending="complete", point={}, value=value)
+    assert cells(table([record], "it", share))[1] == [told]
+
+
+def test_table_has_no_more_rows_than_asked_for():
+    out = table(RECORDS, "kNN accuracy", share=True, limit=2)
+    assert cells(out)[0] == ["3", "1"]
+    assert out.caption == "2 of 7 trials"
+    assert len(out.columns) == 8  # also fields of trials that are not shown
+    assert table(RECORDS, "kNN accuracy", share=True, limit=7).caption is None
+    assert table([], "kNN accuracy", share=True).row_count == 0
+
+
+@pytest.mark.parametrize("fields", [3, 20])
+def test_no_number_is_cut_on_a_narrow_terminal(fields):
+    point = {f"f{i}": 0.00101 + i / 1e3 for i in range(fields)}
+    record = Record(number=0, ending="failed", point=point, reason="[red]no[/red] " * 3)
+    screen = Console(width=80, file=io.StringIO())
+    screen.print(table([record], "kNN accuracy", share=True))
+    lines = screen.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    below = lines[next(i for i, one in enumerate(lines) if "─" in one) + 1 :]
+    digits = "".join(sign for one in below for sign in one if sign.isdigit())
+    told = "0" + "".join(f"{value:.3g}" for value in point.values()).replace(".", "")
+    assert sorted(digits) == sorted(told)
+    if fields == 3:
+        assert "[red]no[/red]" in " ".join(lines)  # a reason is text, not markup
+
+
+def test_page_tells_what_was_searched():
+    assert grid_below(page(), "What was searched")[2:] == [
+        ["`eta`", "1e-05 to 2"],
+        ["`beta`", "1e-05 to 10, on a log scale"],
+        ["`form`", "softmax · top_k"],
+        ["`top_k`", "1 to 254, on a log scale"],
+        ["`projector`", "2048, 128 · none"],
+    ]
+
+
+def test_page_has_the_best_trial_and_how_to_train_with_it():
+    text = page(best_file="my study/best.toml")
+    assert "Trial 3 (`runs/0003`): kNN accuracy 70.0 %." in text
+    assert "```bash\namcl pretrain --config 'my study/best.toml'\n```" in text
+    assert grid_below(text, "The best trial")[2:] == [
+        ["`eta`", "1.5"], ["`beta`", "2"], ["`form`", "top_k"], ["`top_k`", "128"],
+        ["`projector`", "none"],
+    ]  # fmt: skip
+    assert "kNN accuracy 0.700." in page(share=False)
+
+
+def test_page_counts_endings_and_reasons():
+    rows = grid_below(page(), "How the trials ended")[2:]
+    assert [row[:2] for row in rows] == [
+        ["complete", "3"], ["pruned", "1"], ["collapsed", "2"], ["failed", "1"]
+    ]  # fmt: skip
+    assert rows[2][2] == "rank 1.0 ¦ below 2 (2×)"
+    assert rows[3][2] == "out of memory (1×)"
+
+
+def test_page_has_all_trials_as_the_table_has():
+    rows = grid_below(page(), "All trials")[2:]
+    expected = zip(*cells(table(RECORDS, "kNN accuracy", share=True)), strict=True)
+    assert rows == [[cell.replace("|", "¦") for cell in row] for row in expected]
+
+
+def test_page_has_the_pictures():
+    text = page(plots=["plots/history.png", "plots/heads_and_top_k.png"])
+    assert "![history](plots/history.png)" in text
+    assert "![heads and top k](plots/heads_and_top_k.png)" in text
+    assert "Pictures" not in page()
+
+
+@pytest.mark.parametrize("records", [[], [r for r in RECORDS if r.ending != "complete"]])
+def test_page_without_a_complete_trial_names_no_command(records):
+    text = page(records)
+    assert "No trial came to its end with a value" in text
+    assert "amcl pretrain" not in text
+    assert f"{len(records)} trials for the greatest kNN accuracy." in text
+
+
+def test_csv_has_all_in_full():
+    rows = list(csv.DictReader(io.StringIO(csv_text(RECORDS[::-1]))))
+    assert [row["number"] for row in rows] == [str(r.number) for r in RECORDS]
+    for row, record in zip(rows, RECORDS, strict=True):
+        assert (row["ending"], row["reason"], row["run"]) == (
+            record.ending, record.reason, record.run
+        )  # fmt: skip
+        assert row["value"] == ("" if record.value is None else str(record.value))
+        assert {name for name in AXES if row[name] != ""} == set(record.point)
+        assert float(row["eta"]) == record.point["eta"]
+    assert json.loads(rows[1]["projector"]) == [2048, 128]
+    assert rows[3]["projector"] == "null"
+    assert rows[3]["form"] == "top_k"
+
+
+def test_csv_tells_true_from_one():
+    records = [
+        Record(number=i, ending="complete", point={"flag": flag}, value=1.0)
+        for i, flag in enumerate([True, 1, False])
+    ]
+    assert [row["flag"] for row in csv.DictReader(io.StringIO(csv_text(records)))] == [
+        "true", "1", "false"
+    ]  # fmt: skip
+    assert csv_text([]) == "number,ending,value,reason,run\n"

@@ -1,0 +1,187 @@
+"""Fields by their names: types, spelling, ranges of τ, what has an effect."""
+
+import dataclasses
+import typing
+from dataclasses import replace
+
+import pytest
+
+from amcl import recipes
+from amcl.methods import METHODS, SimCLRSettings
+from amcl.methods.heads import Scheme
+from amcl.sweep.fields import (
+    differing,
+    effective,
+    field_name,
+    has_effect,
+    is_field,
+    is_number,
+    on_machine,
+    spelled,
+    value_from,
+    value_of,
+    with_values,
+)
+from amcl.training import Config
+
+LEARNED = ("data", "views", "backbone", "method", "optimiser", "run")
+SCHEMES = typing.get_args(Scheme)
+
+
+def fields_of(config: Config) -> dict[str, object]:
+    return {
+        field.name: getattr(getattr(config, section), field.name)
+        for section in LEARNED
+        for field in dataclasses.fields(getattr(config, section))
+    }
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_field_is_read_as_it_is_spelled(method):
+    config = recipes.default("builtin", method)
+    for name, value in fields_of(config).items():
+        assert field_name(config, f"--{name.replace('_', '-')}") == name
+        assert value_of(config, name) == value
+        assert value_from(config, name, spelled(value)) == value, name
+    assert with_values(config, fields_of(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("tau", "1", 1.0),
+        ("lr", "1e-3", 0.001),
+        ("epochs", " 5 ", 5),
+        ("projector", "64  32", (64, 32)),
+        ("projector", "64", (64,)),
+        ("jitter", "0 0.2 1 0.05", (0.0, 0.2, 1.0, 0.05)),
+        ("top_k", "none", None),
+        ("overlap", "0.5", 0.5),
+        ("data", "1", "1"),
+        ("data", "true", "true"),
+        ("wandb", "none", None),
+        ("labels", "none", "none"),
+        ("prior_tau", "literal", "literal"),
+        ("prior_tau", "0.3", 0.3),
+        ("projector_norm", "True", True),
+        ("temperature", "first-head", "first-head"),
+    ],
+)
+def test_values_have_the_type_of_their_field(name, text, value):
+    found = value_from(Config(), name, text)
+    assert (found, type(found)) == (value, type(value))
+    if isinstance(value, tuple):
+        assert [type(v) for v in found] == [type(v) for v in value]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("tau", "fast", "tau must be float, got 'fast'"),
+        ("epochs", "1.5", "epochs must be int, got '1.5'"),
+        ("epochs", "none", "epochs must be int"),
+        ("seed", "true", "seed must be int"),
+        ("projector_norm", "1", "projector_norm must be bool"),
+        ("jitter", "0.1 0.2", "jitter must be tuple"),
+        ("projector", "64 wide", "projector must be int, got 'wide'"),
+        ("temperature", "adaptve", "'adaptive'"),
+    ],
+)
+def test_values_of_another_type_are_refused(name, text, told):
+    with pytest.raises(ValueError, match=told):
+        value_from(Config(), name, text)
+
+
+def test_an_unknown_field_is_told_with_the_nearest():
+    with pytest.raises(ValueError, match=r"simclr is given 'tua', .* did you mean 'tau'"):
+        field_name(Config(), "tua")
+    with pytest.raises(ValueError, match="mae is given 'heads'"):
+        field_name(recipes.default("builtin", "mae"), "heads")
+    with pytest.raises(ValueError, match="mae is given 'eta'"):
+        field_name(recipes.default("builtin", "mae"), "eta")
+    assert is_field(Config(), "eta")
+    assert not is_field(Config(), "recipe")
+
+
+def test_numbers():
+    found = {name: is_number(Config(), name) for name in ("tau", "epochs", "top_k", "overlap")}
+    assert found == {"tau": float, "epochs": int, "top_k": int, "overlap": float}
+    for name in ("projector", "temperature", "projector_norm", "data", "jitter"):
+        assert is_number(Config(), name) is None
+
+
+def test_eta_and_iota_are_the_range_of_tau():
+    config = Config(method=SimCLRSettings(tau_lower=0.1, tau_upper=0.6))
+    assert value_of(config, "eta") == 0.1
+    assert value_of(config, "iota") == pytest.approx(0.5)
+
+    def ends(**values):
+        method = with_values(config, values).method
+        return method.tau_lower, method.tau_upper
+
+    assert ends(eta=0.2) == pytest.approx((0.2, 0.7))
+    assert ends(iota=2.0) == pytest.approx((0.1, 2.1))
+    assert ends(eta=0.3, iota=1.0) == pytest.approx((0.3, 1.3))
+    assert ends(tau_upper=0.9) == (0.1, 0.9)
+    with pytest.raises(ValueError, match="eta and tau_upper are two spellings of one range"):
+        with_values(config, {"eta": 0.2, "tau_upper": 0.9})
+
+
+def test_a_form_without_top_k_lets_go_of_it():
+    config = Config(method=SimCLRSettings(form="top_k", top_k=7))
+    softmax = with_values(config, {"form": "softmax"}).method
+    assert (softmax.form, softmax.top_k) == ("softmax", None)
+    assert with_values(config, {"tau": 0.5}).method.top_k == 7
+    assert with_values(config, {"form": "top_k_softmax"}).method.top_k == 7
+
+
+def test_values_are_checked_as_settings_are():
+    with pytest.raises(ValueError, match="tau must be a finite number above 0"):
+        with_values(Config(), {"tau": -1.0})
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_what_has_no_effect_leaves_the_temperature_as_it_is(scheme):
+    """A field has an effect if and only if the scheme's module or β's weight changes with it."""
+    config = Config(method=SimCLRSettings(temperature=scheme))
+    others = {"tau": 0.5, "tau_lower": 0.2, "tau_upper": 0.7, "tau_period": 3.0, "phi_depth": 2}
+    others |= {"beta": 3.0, "phi_input": "raw", "eta": 0.3, "iota": 0.3}
+
+    def made(method):
+        module = method.make_temperature()
+        plain = {
+            (name, key): value
+            for name, part in module.named_modules()
+            for key, value in vars(part).items()
+            if isinstance(value, float | int | str) and key != "training"
+        }
+        shapes = {name: tuple(p.shape) for name, p in module.state_dict().items()}
+        start = {n: p.tolist() for n, p in module.state_dict().items() if p.numel() == 1}
+        return plain, shapes, start, method.omega_weight
+
+    for name, value in others.items():
+        changed = made(with_values(config, {name: value}).method) != made(config.method)
+        assert changed == has_effect(config, name, {}), name
+
+
+def test_effects_hang_on_the_other_values():
+    adaptive = {"temperature": "adaptive", "beta": 1.0, "tau": 0.2, "seed": 1}
+    assert effective(Config(), adaptive) == {"temperature": "adaptive", "beta": 1.0, "seed": 1}
+    constant = {**adaptive, "temperature": "constant"}
+    assert effective(Config(), constant) == {"temperature": "constant", "tau": 0.2, "seed": 1}
+    mae = recipes.default("builtin", "mae")
+    assert effective(mae, {"mask_ratio": 0.5}) == {"mask_ratio": 0.5}
+
+
+def test_runs_differ_in_what_they_learn_from_only():
+    config = Config()
+    moved = replace(
+        config,
+        data=replace(config.data, workers=7, memory=1.0, data_root="/elsewhere"),
+        hardware=replace(config.hardware, threads=3),
+    )
+    assert differing(config, moved) == []
+    assert differing(config, with_values(config, {"eta": 0.2})) == ["tau_lower", "tau_upper"]
+    assert differing(config, recipes.default("builtin", "moco")) == ["method"]
+    longer = with_values(config, {"epochs": 9})
+    assert on_machine(longer, moved) == replace(moved, run=longer.run)

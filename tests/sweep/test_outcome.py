@@ -1,0 +1,141 @@
+"""One run among many: how it ends, and what is no ending of a run."""
+
+import json
+import signal
+from dataclasses import replace
+
+import pytest
+import torch
+
+from amcl import recipes
+from amcl.methods import Method
+from amcl.sweep.fields import with_values
+from amcl.sweep.outcome import Stopped, carry_out, probes
+from amcl.training import Interrupted, RunError, pretrain
+from tiny_runs import interrupt_at
+
+pytestmark = pytest.mark.usefixtures("few_images")
+
+
+def starts(run) -> int:
+    """How often a run was begun or gone on with."""
+    return len((run / "environment.jsonl").read_text().splitlines())
+
+
+def test_a_run_is_carried_out_once(tmp_path, tiny):
+    config = with_values(tiny, {"epochs": 2, "probe_every": 1})
+    outcome = carry_out(config, tmp_path / "run")
+    assert (outcome.ending, outcome.reason, outcome.epoch) == ("complete", "", 2)
+    rows = [json.loads(r) for r in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert rows[-1]["kind"] == "probe"
+    assert outcome.probe["knn_validation"] == rows[-1]["knn_validation"]
+    assert outcome.probe.keys() == rows[-1].keys() - {"kind", "step", "epoch"}
+    assert [row["epoch"] for row in probes(tmp_path / "run")] == [1, 2]
+    assert carry_out(config, tmp_path / "run") == outcome
+    assert starts(tmp_path / "run") == 1
+
+
+def test_it_goes_on_where_it_was_stopped(tmp_path, tiny, monkeypatch):
+    pretrain(tiny, tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 1, signal.SIGTERM)
+        with pytest.raises(Interrupted) as stopped:
+            carry_out(tiny, tmp_path / "run")
+    assert stopped.value.exit_code == 143
+    assert not (tmp_path / "run/backbone.safetensors").exists()
+    other = replace(tiny, hardware=replace(tiny.hardware, accelerator="cpu"))
+    assert carry_out(with_values(other, {"workers": 0}), tmp_path / "run").ending == "complete"
+    assert starts(tmp_path / "run") == 2
+    straight, run = tmp_path / "straight", tmp_path / "run"
+    assert (straight / "backbone.safetensors").read_bytes() == (
+        run / "backbone.safetensors"
+    ).read_bytes()
+    assert carry_out(tiny, straight).probe == carry_out(tiny, run).probe
+
+
+def test_another_run_is_not_gone_on_with(tmp_path, tiny, monkeypatch):
+    interrupt_at(monkeypatch, 1)
+    with pytest.raises(Interrupted):
+        carry_out(tiny, tmp_path)
+    with pytest.raises(RunError, match=r"holds a run of other settings \(tau\)"):
+        carry_out(with_values(tiny, {"tau": 0.7}), tmp_path)
+
+
+def test_a_run_that_diverges(tmp_path, tiny):
+    config = with_values(tiny, {"optimiser": "sgd", "lr": 1e18, "epochs": 2, "warmup_epochs": 0.0})
+    outcome = carry_out(config, tmp_path)
+    assert outcome.ending == "diverged"
+    assert outcome.reason.startswith("the loss is not finite after step")
+    assert (outcome.probe, outcome.epoch) == ({}, None)
+
+
+def test_a_run_that_collapses(tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr("amcl.training.watch.spread", lambda h: 0.02)
+    outcome = carry_out(tiny, tmp_path)
+    assert outcome.ending == "collapsed"
+    assert "spread is 0.020, below 0.1" in outcome.reason
+    assert outcome.probe["spread"] == 0.02
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory.\nMore."), "OutOfMemoryError: CUDA out of"),
+        (ValueError("does not fit"), "ValueError: does not fit"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_what_is_wrong_with_a_run_is_its_outcome(tmp_path, tiny, monkeypatch, error, reason):
+    def call(self, *args, **kwargs):
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Method, "__call__", call)
+        outcome = carry_out(tiny, tmp_path)
+    assert outcome.ending == "failed"
+    assert outcome.reason.startswith(reason)
+    assert "\n" not in outcome.reason
+    assert carry_out(tiny, tmp_path).ending == "complete"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [(OSError(28, "No space left on device"), "Is the disk full"), (KeyboardInterrupt("^C"), "C")],
+)
+def test_what_would_stop_any_run_is_raised(tmp_path, tiny, monkeypatch, error, told):
+    def save(state, file):
+        raise error
+
+    monkeypatch.setattr(torch, "save", save)
+    with pytest.raises((RunError, KeyboardInterrupt), match=told):
+        carry_out(tiny, tmp_path)
+
+
+def test_images_that_are_not_there_are_no_outcome(tmp_path, tiny):
+    config = with_values(tiny, {"data": str(tmp_path / "none")})
+    with pytest.raises(FileNotFoundError):
+        carry_out(config, tmp_path / "run")
+
+
+def test_whoever_watches_may_end_a_run(tmp_path, tiny):
+    seen = []
+
+    def watch(row):
+        seen.append(row["epoch"])
+        if row["epoch"] == 2:
+            raise Stopped("pruned", "seen enough")
+
+    config = with_values(tiny, {"epochs": 3, "probe_every": 1})
+    outcome = carry_out(config, tmp_path, watch)
+    assert seen == [1, 2]
+    assert (outcome.ending, outcome.reason, outcome.epoch) == ("pruned", "seen enough", 2)
+    assert not (tmp_path / "backbone.safetensors").exists()
+    assert probes(tmp_path / "nowhere") == []
+
+
+def test_a_batch_that_does_not_fit_is_a_fault_of_the_run(tmp_path):
+    config = recipes.recipe("builtin-simclr")
+    config = replace(config, run=replace(config.run, batch_size=5000))
+    outcome = carry_out(config, tmp_path / "run")
+    assert outcome.ending == "failed"
+    assert "does not fit into the" in outcome.reason
