@@ -26,6 +26,7 @@ from amcl.training import (
     Interrupted,
     NonFiniteError,
     RunError,
+    RunFolder,
     pretrain,
     read_metrics,
 )
