@@ -41,6 +41,8 @@ class Runs:
                 file.write(json.dumps(row) + "\n")
             if on_probe is not None:
                 on_probe(row)
+        folder.checkpoint.parent.mkdir(exist_ok=True)
+        folder.checkpoint.write_bytes(b"state")
         folder.backbone.write_bytes(b"weights")
         return folder.backbone
 

@@ -4,6 +4,7 @@ import csv
 import functools
 import json
 import math
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,10 @@ import torch
 import amcl.search.trials
 import amcl.sweep.outcome
 from amcl import recipes
-from amcl.search import conduct
-from amcl.search import study as storage
+from amcl.search import conduct, storage
 from amcl.search.conduct import search
-from amcl.search.study import StudyFolder, open_study, records_of, without_password
+from amcl.search.storage import is_void, number_of, open_study, records_of, take_up_again
+from amcl.search.study import Definition, StudyFolder, without_password
 from amcl.sweep.fields import value_of
 from amcl.training import Config, Interrupted, RunError, read_metrics
 from amcl.training.pretrain import load_data
@@ -50,7 +51,7 @@ def runs(drawn, monkeypatch):
 
 
 def find(out, trials=6, said=None, **asked):
-    asked = {"space": BETA, "pruner": "none", **asked}
+    asked = {"space": BETA, "pruner": "off", **asked}
     tell = said.append if said is not None else lambda line: None
     return search(asked.pop("config", base()), out, trials=trials, tell=tell, **asked)
 
@@ -166,9 +167,28 @@ def test_settings_that_do_not_fit_together_are_one_bad_point(tmp_path, runs):
 
 def test_where_nothing_works_the_study_stops(tmp_path, runs):
     runs.events = {i: RuntimeError("no such kernel") for i in range(9)}
-    with pytest.raises(RunError, match="first 3 trials all failed: RuntimeError: no such kernel"):
+    with pytest.raises(RunError, match="all 3 trials so far failed: RuntimeError: no such kernel"):
         find(tmp_path / "s", trials=9)
     assert len(runs.begun) == 3
+    with pytest.raises(RunError, match="all 4 trials so far failed"):
+        find(tmp_path / "s", trials=9)
+
+
+def test_a_failing_judge_is_a_failing_trial(tmp_path, runs, monkeypatch):
+    values = iter([RuntimeError("CUDA out of memory"), math.nan, 0.5])
+
+    def judged(*args):
+        value = next(values)
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    monkeypatch.setattr(amcl.search.trials, "final", judged)
+    found = find(tmp_path / "s", trials=3)
+    assert [r.ending for r in found.records] == ["failed", "diverged", "complete"]
+    assert found.records[0].reason == "judging: RuntimeError: CUDA out of memory"
+    assert found.records[1].reason == "kNN accuracy: nan"
+    assert found.best.value == 0.5
 
 
 def test_pruning_by_the_median_saves_epochs(tmp_path, runs):
@@ -200,14 +220,22 @@ def test_pruning_by_halving(tmp_path, runs):
     assert endings.count("complete") >= 1
 
 
-@pytest.mark.parametrize("error", [Interrupted("stopped"), KeyboardInterrupt(), OSError("full")])
+@pytest.mark.parametrize(
+    "error", [Interrupted("stopped"), KeyboardInterrupt(), OSError("full"), TypeError("a fault")]
+)
 def test_what_is_no_fault_of_a_trial_has_it_taken_up_again(tmp_path, runs, error):
-    runs.events = {2: error}
+    runs.events = {1: error}
     with pytest.raises(type(error)):
-        find(tmp_path / "s", trials=4)
-    found = find(tmp_path / "s", trials=4)
-    assert runs.begun[2:4] == [("0002", False), ("0002", True)]
-    alone = find(tmp_path / "alone", trials=4)
+        find(tmp_path / "s", trials=3)
+    opened = open_study_of(tmp_path / "s")
+    stopped, waiting = opened.trials[-2:]
+    assert is_void(stopped)
+    assert waiting.state.name == "WAITING"
+    assert waiting.user_attrs["number"] == 1
+    assert waiting.system_attrs["fixed_params"] == stopped.params
+    found = find(tmp_path / "s", trials=3)
+    assert runs.begun[1:3] == [("0001", False), ("0001", True)]
+    alone = find(tmp_path / "alone", trials=3)
     assert found.records == alone.records
 
 
@@ -228,14 +256,95 @@ def test_a_trial_whose_process_died_is_taken_up_again(tmp_path, runs, monkeypatc
     beta = died.suggest_float("beta", 1e-5, 10, log=True)
     opened = open_study_of(tmp_path / "s")
     opened._storage.record_heartbeat(died._trial_id)
-    said = []
-    assert len(find(tmp_path / "s", trials=3, said=said).records) == 2
-    assert "1 trials are marked as running elsewhere" in said[-1]
+    assert len(find(tmp_path / "s", trials=3).records) == 2  # it may yet live
     time.sleep(2.1)
-    opened = open_study_of(tmp_path / "s")
-    found = find(tmp_path / "s", trials=4)
-    assert [r.number for r in found.records] == [0, 1, 2, 3]
+    found = find(tmp_path / "s", trials=3)
+    assert [r.number for r in found.records] == [0, 1, 2]
     assert found.records[2].point["beta"] == beta
+
+
+def test_a_process_that_dies_as_it_says_how_a_trial_ended(tmp_path, runs):
+    """Its trial is one record, with a value, not two."""
+    find(tmp_path / "s", trials=1)
+    opened = open_study_of(tmp_path / "s")
+    trial = begun(opened)
+    for name, value in (("number", 1), ("ending", "complete")):
+        trial.set_user_attr(name, value)
+    trial.suggest_float("beta", 1e-5, 10, log=True)
+    opened.tell(trial, state=optuna.trial.TrialState.FAIL)  # as those who find it dead do
+    take_up_again(opened, opened.trials[trial.number])
+    found = find(tmp_path / "s", trials=3)
+    assert [r.number for r in found.records] == [0, 1, 2]
+    assert all(record.value is not None for record in found.records)
+
+
+def test_no_two_trials_have_one_number(tmp_path, runs):
+    """Not even one that is begun after another was found dead, and before it is put back."""
+    find(tmp_path / "s", trials=1)
+    opened = open_study_of(tmp_path / "s")
+    dead, alive = begun(opened), begun(opened)
+    numbers = [number_of(opened, opened.trials[trial.number]) for trial in (dead, alive)]
+    opened.tell(dead, state=optuna.trial.TrialState.FAIL)
+    late = begun(opened)
+    numbers.append(number_of(opened, opened.trials[late.number]))
+    take_up_again(opened, opened.trials[dead.number])
+    assert opened.trials[-1].user_attrs["number"] == numbers[0]
+    again, last = begun(opened), begun(opened)
+    assert number_of(opened, opened.trials[again.number]) == numbers[0]
+    numbers.append(number_of(opened, opened.trials[last.number]))
+    assert numbers == [1, 2, 3, 4]
+
+
+def test_a_trial_that_was_taken_for_dead_is_left_to_its_finder(tmp_path, runs, monkeypatch):
+    find(tmp_path / "s", trials=1)
+    other = open_study_of(tmp_path / "s")
+    plain, said = Runs.accuracy, []
+
+    def slept(config):
+        """Meanwhile another process finds it without a sign of life."""
+        if len(runs.begun) == 2:
+            running = other.trials[-1]
+            if running.state.name == "RUNNING":
+                other.tell(running.number, state=optuna.trial.TrialState.FAIL)
+                take_up_again(other, other.trials[running.number])
+        return plain(config)
+
+    monkeypatch.setattr(Runs, "accuracy", staticmethod(slept))
+    found = find(tmp_path / "s", trials=2, said=said)
+    assert [r.number for r in found.records] == [0, 1]
+    assert "taken for dead" in said[1]
+    assert [name for name, _ in runs.begun] == ["0000", "0001", "0001"]
+
+
+def test_probes_of_a_trial_that_had_been_trained_are_not_lost(tmp_path, runs, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(amcl.search.trials, "final", lambda *args: os.kill(os.getpid(), 2))
+        with pytest.raises(KeyboardInterrupt):
+            find(tmp_path / "s", trials=1)
+    found = find(tmp_path / "s", trials=1)
+    assert len(runs.begun) == 1
+    assert sorted(found.records[0].probes) == [1, 2, 3, 4]
+
+
+def test_a_study_without_its_storage_says_so(tmp_path, runs):
+    find(tmp_path / "s", trials=1)
+    (tmp_path / "s/study.db").unlink()
+    with pytest.raises(RunError, match=r"study.db is gone"):
+        find(tmp_path / "s", trials=2)
+    find(tmp_path / "t", trials=1, study="mine")
+    with pytest.raises(RunError, match="holds the study 'mine', not 'other'"):
+        find(tmp_path / "t", trials=2, study="other")
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.names() if name.endswith("-amcl")])
+def test_a_study_of_any_recipe_is_known_again_by_its_folder(tmp_path, name):
+    config = recipes.recipe(name)
+    new = Definition(config=config, space=amcl.search.paper_space(config), objective="knn")
+    folder = StudyFolder(tmp_path / "s")
+    folder.create(new, "", "s")
+    known, _, _ = folder.read()
+    assert known.to_dict() == new.to_dict()
+    assert known.differing(new) == []
 
 
 def test_a_trial_that_kills_its_processes_is_given_up(tmp_path, runs):
@@ -246,7 +355,7 @@ def test_a_trial_that_kills_its_processes_is_given_up(tmp_path, runs):
         trial.set_user_attr("number", 1)
         trial.suggest_float("beta", 1e-5, 10, log=True)
         opened.tell(trial, state=optuna.trial.TrialState.FAIL)
-        storage.take_up_again(opened, opened.trials[trial.number])
+        take_up_again(opened, opened.trials[trial.number])
     last = records_of(opened)[-1]
     assert (last.number, last.ending, last.reason) == (1, "failed", "its process died, 3 times")
     found = find(tmp_path / "s", trials=3)
@@ -275,7 +384,7 @@ def test_machines_share_a_study_through_its_storage(tmp_path, runs):
 def test_passwords_are_not_written_down(tmp_path):
     url = "postgresql://me:secret@host/studies"
     folder = StudyFolder(tmp_path / "s")
-    definition = amcl.search.study.Definition(
+    definition = Definition(
         config=base(), space=amcl.search.space_from(base(), BETA), objective="knn"
     )
     folder.create(definition, url, "ours")
@@ -336,7 +445,7 @@ def test_a_first_stage_is_not_run_in_every_trial(tmp_path, runs):
 
 def test_checkpoints_of_trials_may_go(tmp_path, runs):
     find(tmp_path / "kept", trials=1)
-    assert (tmp_path / "kept/trials/0000/checkpoints").is_dir()
+    assert (tmp_path / "kept/trials/0000/checkpoints/last.pt").is_file()
     find(tmp_path / "gone", trials=1, keep_checkpoints=False)
     assert not (tmp_path / "gone/trials/0000/checkpoints").exists()
     assert (tmp_path / "gone/trials/0000/backbone.safetensors").exists()

@@ -5,12 +5,12 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
 
-from amcl.cli.start import Settings, base_config, require_images
+from amcl.cli.start import Start, base_config, require_images
 from amcl.methods import HeadSettings, LGPSettings, MethodName
 from amcl.methods.masked import MaskedSettings
 from amcl.sweep.fields import differing
@@ -35,20 +35,13 @@ of a method are shown with --method METHOD --help."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Start):
     """What `amcl pretrain` takes."""
 
-    recipe: str | None = None
-    """Start from a recipe: `amcl recipes` lists them."""
-    config: Path | None = None
-    """Start from a file, such as a run's config.toml."""
     resume: Path | None = None
     """Go on with the run in this folder; only hardware options may change."""
-    method: MethodName = "simclr"
-    """The method; all but mae have an AMCL form, with --heads and --temperature."""
     out: Path | None = None
     """The run folder, new or empty; none: runs/DATA-METHOD, numbered if it exists."""
-    settings: Settings = field(default_factory=Config)
 
 
 def main(args: list[str]) -> int:

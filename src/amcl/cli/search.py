@@ -2,14 +2,16 @@
 
 import importlib.util
 import logging
-from dataclasses import dataclass, field
+import shlex
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import tyro
 from rich.console import Console
 
 from amcl.cli.pretrain import attempt
-from amcl.cli.start import Settings, base_config, peek, require_images
+from amcl.cli.start import Start, base_config, peek, require_images
 from amcl.methods import MethodName
 from amcl.search.objective import LABELS, Objective, is_share
 from amcl.search.study import Pruner, StudyFolder
@@ -35,7 +37,7 @@ for `amcl pretrain --config`, trials.csv, summary.md and pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Start):
     """What `amcl search` takes."""
 
     out: Path
@@ -43,13 +45,13 @@ class Options:
     trials: int = 25
     """How many the study is to have in all."""
     space: tuple[str, ...] = ()
-    """Fields and where to look: lr=1e-3:1:log, heads=2:6, form=softmax,top_k; none, or the word
-    paper: the paper's η, ι, β, C and κ."""
-    objective: Objective | None = None
-    """What is judged by; none: kNN, or where there are no labels the effective rank."""
-    pruner: Pruner | None = None
-    """Which trials are cut short, by their probes: those below the median of others (also if none
-    is named), by successive halving, or none of them."""
+    """Fields and where to look, as in lr=1e-3:1:log heads=2:6 form=softmax,top_k; the word paper,
+    or nothing, is the paper's space of η, ι, β, C and κ."""
+    objective: Literal["auto", Objective] = "auto"
+    """What is judged by; auto: kNN, or where there are no labels the effective rank."""
+    pruner: Literal["auto", Pruner] = "auto"
+    """Which trials are cut short, by their probes: those below the median of others (also auto),
+    by successive halving, or with off no trial."""
     storage: str = ""
     """The study's database, as Optuna takes it, for several machines; none: a file in --out."""
     study: str | None = None
@@ -58,13 +60,6 @@ class Options:
     """Trials at once, each with its share of the cores, or a GPU of its own if there are some."""
     keep_checkpoints: bool = True
     """Keep the checkpoints of trials that have ended; their backbones are kept in any case."""
-    recipe: str | None = None
-    """Start from a recipe: `amcl recipes` lists them."""
-    config: Path | None = None
-    """Start from a file, such as a run's config.toml."""
-    method: MethodName = "simclr"
-    """The method; all but mae have an AMCL form, with --heads and --temperature."""
-    settings: Settings = field(default_factory=Config)
 
 
 def main(args: list[str]) -> int:
@@ -101,8 +96,8 @@ def _search(args: list[str]) -> None:
         options.out,
         trials=options.trials,
         space=options.space or None,
-        objective=options.objective,
-        pruner=options.pruner,
+        objective=None if options.objective == "auto" else options.objective,
+        pruner=None if options.pruner == "auto" else options.pruner,
         storage=options.storage,
         study=options.study,
         jobs=options.jobs,
@@ -117,7 +112,12 @@ def _search(args: list[str]) -> None:
     if found.best is None:
         where += "; no trial was complete, and so there is no best"
     else:
-        where += f"\ntrain with the best: amcl pretrain --config {folder.best}"
+        where += f"\ntrain with the best: amcl pretrain --config {shlex.quote(str(folder.best))}"
+    if (left := options.trials - len(found.records)) > 0:
+        where += (
+            f"\n{left} of {options.trials} trials are still marked as running: where the process "
+            "of one has died, the same command takes it up after a minute"
+        )
     shown.print(where, soft_wrap=True, markup=False)
 
 

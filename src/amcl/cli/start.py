@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,10 +10,23 @@ import tyro
 
 from amcl import recipes
 from amcl.backbones import load_backbone
-from amcl.methods import METHODS
+from amcl.methods import METHODS, MethodName
 from amcl.training import Config, RunFolder
 
 Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What every command that trains takes."""
+
+    recipe: str | None = None
+    """Start from a recipe: `amcl recipes` lists them."""
+    config: Path | None = None
+    """Start from a file, such as a run's config.toml."""
+    method: MethodName = "simclr"
+    """The method; all but mae have an AMCL form, with --heads and --temperature."""
+    settings: Settings = field(default_factory=Config)
 
 
 def base_config(args: Sequence[str], known: Config | None = None) -> Config:

@@ -2,14 +2,14 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
 from rich.console import Console
 
 from amcl.cli.pretrain import attempt
-from amcl.cli.start import Settings, base_config, peek, require_images
+from amcl.cli.start import Start, base_config, peek, require_images
 from amcl.evaluation import Protocol
 from amcl.methods import MethodName
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
@@ -38,7 +38,7 @@ are those of `amcl pretrain`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(Start):
     """What `amcl sweep` takes."""
 
     out: Path
@@ -54,13 +54,6 @@ class Options:
     """Runs at once, each with its share of the cores, and a GPU of its own where there are some."""
     again: bool = False
     """Take up runs that diverged or failed."""
-    recipe: str | None = None
-    """Start from a recipe: `amcl recipes` lists them."""
-    config: Path | None = None
-    """Start from a file, such as a run's config.toml."""
-    method: MethodName = "simclr"
-    """The method; all but mae have an AMCL form, with --heads and --temperature."""
-    settings: Settings = field(default_factory=Config)
 
 
 def main(args: list[str]) -> int:

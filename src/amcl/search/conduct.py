@@ -7,11 +7,19 @@ from functools import partial
 from pathlib import Path
 
 from amcl.files import write_text
-from amcl.search.objective import LABELS, Objective, is_share, objective_for, on_validation
+from amcl.search.objective import (
+    JUDGED_BY,
+    LABELS,
+    Objective,
+    is_share,
+    objective_for,
+    on_validation,
+)
 from amcl.search.plots import Axis, save_plots
 from amcl.search.records import Record, best_of
 from amcl.search.space import PAPER, Choice, Range, space_from
-from amcl.search.study import Definition, Pruner, StudyFolder, open_study, records_of
+from amcl.search.storage import open_study, records_of
+from amcl.search.study import Definition, Pruner, StudyFolder
 from amcl.search.summary import csv_text, markdown
 from amcl.search.trials import Plan, work
 from amcl.settings import whole_number
@@ -55,19 +63,23 @@ def search(
     - `objective`: what is judged by, on validation images; none: kNN, or without labels the
       effective rank;
     - `pruner`: which trials are cut short, by what probes find: those below the median of others
-      (the default), by successive halving, or none;
+      (the default), by successive halving, or with "off" none;
     - `storage`, `study`: any database that Optuna takes, and the study's name in it, shared by
       several machines; none: a file in `out`;
     - `jobs`: trials at once, in processes of their own.
     """
     whole_number("trials", trials)
+    whole_number("jobs", jobs)
     folder = StudyFolder(Path(out))
     if folder.exists():
-        definition, storage, study = folder.read(storage)
+        definition, storage, study = folder.read(storage, study)
         definition = _unchanged(folder, definition, config, space, objective, pruner)
     else:
         definition = _define(config, space, objective, pruner or "median")
         study = study or folder.path.resolve().name
+        folder.check_free()
+        if storage:
+            open_study(storage, study, definition)  # an error before anything is written here
         folder.create(definition, storage, study)
     url = folder.url(storage)
     opened = open_study(url, study, definition)
@@ -91,11 +103,6 @@ def search(
         ) from stopped
     finally:
         found = report(folder, definition, records_of(opened))
-    if (left := trials - len(found.records)) > 0:
-        tell(
-            f"{left} trials are marked as running elsewhere: if the process of one has died, this "
-            "command takes it up after a minute."
-        )
     return found
 
 
@@ -123,12 +130,14 @@ def report(folder: StudyFolder, definition: Definition, records: list[Record]) -
 def _begin(folder: StudyFolder, definition: Definition, ended: int, trials: int) -> str:
     """What is about to be done."""
     where = "  ".join(f"{name}={axis}" for name, axis in definition.space.items())
+    if ended >= trials:
+        return f"{folder.path} has {ended} trials, and {trials} are wanted: nothing is left to do"
     told = (
         f"{folder.path}: {ended} of {trials} trials have ended; each is judged by "
-        f"{LABELS[definition.objective]} on validation images\nlooking at {where}"
+        f"{JUDGED_BY[definition.objective]}\nlooking at {where}"
     )
     run = definition.config.run
-    if definition.pruner != "none" and run.probe_every >= run.epochs:
+    if definition.pruner != "off" and run.probe_every >= run.epochs:
         told += (
             f"\nno trial can be cut short: its first probe is its last (--probe-every "
             f"{run.probe_every}, --epochs {run.epochs})"

@@ -1,4 +1,4 @@
-"""What makes one trial better than another: a number of its features on validation images."""
+"""What makes one trial better than another: a number of its features, never of test images."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,11 @@ LABELS = {
     "knn": "kNN accuracy",
     "linear": "linear probe accuracy",
     "effective-rank": "effective rank",
+}
+JUDGED_BY = {
+    "knn": "kNN accuracy on validation images",
+    "linear": "linear probe accuracy on validation images",
+    "effective-rank": "effective rank of features, of training images where none are held out",
 }
 _KNN = "knn_validation"
 

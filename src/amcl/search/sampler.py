@@ -6,7 +6,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
-from amcl.search.study import is_void
+from amcl.search.storage import number_of
 from amcl.seeds import seed_of
 
 _RANDOM = 10  # trials at random before the model of the others is believed
@@ -47,12 +47,3 @@ class SeededSampler(optuna.samplers.BaseSampler):
     def _for(self, number: int) -> optuna.samplers.TPESampler:
         seed = seed_of("trial", self.seed, number) % 2**32
         return optuna.samplers.TPESampler(n_startup_trials=_RANDOM, seed=seed, constant_liar=True)
-
-
-def number_of(study: optuna.Study, trial: FrozenTrial) -> int:
-    """A trial's place among those that count; one that takes up another has that one's."""
-    if "number" in trial.user_attrs:
-        number: int = trial.user_attrs["number"]
-        return number
-    others = study.get_trials(deepcopy=False)
-    return sum(not is_void(other) for other in others if other.number < trial.number)

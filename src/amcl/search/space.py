@@ -148,8 +148,10 @@ def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Sp
         space[name] = _axis(config, name, text)
     whole = paper | space
     space = {n: axis for n, axis in whole.items() if n in space or _matters(config, whole, n)}
-    if not space:
-        raise ValueError("the space is empty: name fields with --space, or paper.")
+    if not any(isinstance(axis, Range) or len(axis.values) > 1 for axis in space.values()):
+        raise ValueError(
+            "the space has one point at most: give a range, as in lr=1e-3:1:log, or several values."
+        )
     _check(config, space)
     return dict(sorted(space.items(), key=lambda item: item[0] not in _FIRST))
 

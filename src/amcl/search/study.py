@@ -1,35 +1,26 @@
-"""The folder and the storage of a study: what is searched, and every trial so far."""
+"""What a study is, and its folder."""
 
 import os
 import tomllib
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import tomli_w
 
 from amcl.files import write_text
 from amcl.search.objective import OBJECTIVES, Objective
-from amcl.search.records import Record
 from amcl.search.space import Space, space_from
 from amcl.settings import choose
 from amcl.sweep.fields import differing, on_machine
 from amcl.training import Config, RunError
 
-if TYPE_CHECKING:
-    import optuna
-
-Pruner = Literal["median", "halving", "none"]
+Pruner = Literal["median", "halving", "off"]
 PRUNERS: tuple[Pruner, ...] = Pruner.__args__  # type: ignore[attr-defined]
 
-HEARTBEAT = 15  # seconds between signs of life of a trial
-DEAD = 60  # seconds without one: its process is gone
 HIDDEN = ":***@"  # a password, in an address that is written down
-_DEATHS = 3  # so many processes die of a trial before it is given up
-_FOR_SQLITE = 120  # seconds that a process waits for others to let go of the file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,11 +38,12 @@ class Definition:
 
     def to_dict(self) -> dict[str, Any]:
         """For files and storages."""
+        config = on_machine(self.config, Config()).to_toml()
         return {
             "objective": self.objective,
             "pruner": self.pruner,
             "space": {name: str(axis) for name, axis in self.space.items()},
-            "config": on_machine(self.config, Config()).to_toml(),
+            "config": Config.from_toml(config).to_toml(),  # 5.0, where a recipe says 5
         }
 
     def differing(self, other: "Definition") -> list[str]:
@@ -91,10 +83,11 @@ class StudyFolder:
         """Whether there is a study here."""
         return self.listing.is_file()
 
-    def read(self, storage: str = "") -> tuple[Definition, str, str]:
+    def read(self, storage: str = "", study: str | None = None) -> tuple[Definition, str, str]:
         """What the study is, its storage, and the name it has there.
 
-        `storage`: its address with the password, which is not written down.
+        `storage`: its address with the password, which is not written down. An error if it or
+        `study`, the name, is another.
         """
         try:
             listed = tomllib.loads(self.listing.read_text(encoding="utf-8"))
@@ -112,12 +105,24 @@ class StudyFolder:
             raise RunError(f"{self.path} holds a study in another storage: {known or 'study.db'}.")
         if known and not storage and HIDDEN in known:
             raise RunError(f"the password is not written down: give --storage {known} with it.")
+        if study not in (None, name):
+            raise RunError(f"{self.path} holds the study {name!r}, not {study!r}.")
+        begun = (self.path / "trials").exists()
+        if begun and not known and not (self.path / "study.db").is_file():
+            raise RunError(
+                f"study.db is gone from {self.path}, and with it what was found: put it back, or "
+                "choose another folder with --out."
+            )
         return definition, storage or known, name
+
+    def check_free(self) -> None:
+        """An error if something else is here."""
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
     def create(self, definition: Definition, storage: str, study: str) -> None:
         """Make the folder of a new study."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
+        self.check_free()
         told = definition.to_dict()
         del told["config"]
         head = {"study": study, "storage": without_password(storage)}
@@ -134,93 +139,6 @@ class StudyFolder:
         return URL.create("sqlite", database=file).render_as_string()
 
 
-def open_study(
-    url: str, name: str, definition: Definition, *, checked: bool = False
-) -> "optuna.Study":
-    """The study in its storage, made if it is new; an error if it is of other settings.
-
-    `checked`: this has been done before, and the tables of the storage need no second look.
-    """
-    import optuna
-
-    from amcl.search.sampler import SeededSampler
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with _storage_errors(url), _experiments_allowed():
-        wait = {"connect_args": {"timeout": _FOR_SQLITE}} if url.startswith("sqlite") else {}
-        storage = optuna.storages.RDBStorage(
-            url,
-            engine_kwargs=wait,
-            skip_compatibility_check=checked,
-            skip_table_creation=checked,
-            heartbeat_interval=HEARTBEAT,
-            grace_period=DEAD,
-            heartbeat_stale_trial_callback=take_up_again,
-        )
-        study = optuna.create_study(
-            study_name=name,
-            storage=storage,
-            sampler=SeededSampler(definition.config.run.seed),
-            pruner=_pruner(definition),
-            direction="maximize",
-            load_if_exists=True,
-        )
-        told = definition.to_dict()
-        known = study.user_attrs.get("amcl")
-        if known is None:
-            study.set_user_attr("amcl", told)
-        elif known != told:
-            others = [key for key in told if known.get(key) != told[key]]
-            raise RunError(
-                f"the study {name!r} in that storage is another: it differs in its "
-                f"{', '.join(others)}. Choose another name with --study, or give its settings."
-            )
-    return study
-
-
-def take_up_again(study: "optuna.Study", trial: "optuna.trial.FrozenTrial") -> None:
-    """Put a trial whose process died back in the line; give it up when it kills them all."""
-    import optuna
-
-    deaths = trial.user_attrs.get("deaths", 0) + 1
-    kept = {**trial.user_attrs, "deaths": deaths}
-    if deaths < _DEATHS:
-        study.enqueue_trial(trial.params, user_attrs=kept)
-        return
-    reason = f"its process died, {deaths} times"
-    study.add_trial(
-        optuna.create_trial(
-            state=optuna.trial.TrialState.FAIL,
-            params=trial.params,
-            distributions=trial.distributions,
-            user_attrs={**kept, "ending": "failed", "reason": reason},
-        )
-    )
-
-
-def records_of(study: "optuna.Study") -> list[Record]:
-    """Trials that have ended, by their numbers."""
-    found = [
-        Record(
-            number=trial.user_attrs["number"],
-            ending=trial.user_attrs["ending"],
-            point=dict(trial.params),
-            value=trial.value if trial.user_attrs["ending"] == "complete" else None,
-            reason=trial.user_attrs.get("reason", ""),
-            probes=dict(trial.intermediate_values),
-            run=trial.user_attrs.get("run", ""),
-        )
-        for trial in study.get_trials(deepcopy=False)
-        if trial.state.is_finished() and "ending" in trial.user_attrs
-    ]
-    return sorted(found, key=lambda record: record.number)
-
-
-def is_void(trial: "optuna.trial.FrozenTrial") -> bool:
-    """Whether a trial has no ending of its own: it was stopped, and another takes it up."""
-    return trial.state.is_finished() and "ending" not in trial.user_attrs
-
-
 def without_password(url: str) -> str:
     """A storage's address as it may be written down.
 
@@ -231,35 +149,12 @@ def without_password(url: str) -> str:
         return url
     from sqlalchemy.engine import make_url
 
-    with _storage_errors(url):
+    with storage_errors(url):
         return make_url(url).render_as_string(hide_password=True)
 
 
-def _pruner(definition: Definition) -> "optuna.pruners.BasePruner":
-    import optuna
-
-    run = definition.config.run
-    if definition.pruner == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=5)
-    if definition.pruner == "halving":
-        return optuna.pruners.SuccessiveHalvingPruner(
-            min_resource=min(run.probe_every, run.epochs), reduction_factor=3
-        )
-    return optuna.pruners.NopPruner()
-
-
 @contextmanager
-def _experiments_allowed() -> Iterator[None]:
-    """Heartbeats are called experimental by Optuna."""
-    import optuna
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        yield
-
-
-@contextmanager
-def _storage_errors(url: str) -> Iterator[None]:
+def storage_errors(url: str) -> Iterator[None]:
     """Errors of a storage as one line."""
     import optuna
     import sqlalchemy.exc

@@ -1,8 +1,9 @@
 """The trials of a study, one after the other, by one process of perhaps many."""
 
+import math
 import shutil
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import optuna
@@ -10,13 +11,21 @@ from optuna.trial import Trial, TrialState
 
 from amcl.search.objective import LABELS, Objective, final, live, spelled_value
 from amcl.search.records import Record, best_of
-from amcl.search.sampler import number_of
 from amcl.search.space import suggest
-from amcl.search.study import Definition, StudyFolder, is_void, open_study, records_of
+from amcl.search.storage import (
+    SURPLUS,
+    experiments_allowed,
+    is_void,
+    number_of,
+    open_study,
+    put_back,
+    records_of,
+)
+from amcl.search.study import Definition, StudyFolder
 from amcl.sweep.fields import spelled, with_values
-from amcl.sweep.outcome import Outcome, Row, Stopped, carry_out, collapsed, probes
+from amcl.sweep.outcome import Outcome, Row, Stopped, carry_out, collapsed, probes, reason_of
 from amcl.sweep.workers import Tell
-from amcl.training import Interrupted, RunError
+from amcl.training import Config, RunError
 from amcl.training.watch import COLLAPSED
 
 _WRONG = 3  # so many trials that fail at the start of a study: it is not the trials
@@ -28,6 +37,10 @@ class _Surplus(Exception):
 
 class _Failed(Exception):
     """A trial that could not be carried out."""
+
+
+class _Lost(Exception):
+    """A trial that was taken for dead while it lived, and is another's now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +60,24 @@ def work(plan: Plan, tell: Tell) -> None:
     study = open_study(plan.url, plan.name, plan.definition, checked=True)
     trials = _Trials(plan, study)
     while room(study, plan.trials) > 0:
-        study.optimize(trials, n_trials=1, catch=(_Surplus, _Failed))
+        try:
+            study.optimize(trials, n_trials=1, catch=_Failed)
+        except _Surplus:
+            return
+        except ValueError:  # as Optuna says when it is told of a trial that has been ended
+            if not trials.lost and trials.ended is None:
+                raise
+            tell("a trial was taken for dead while it lived, and another process has it now")
+            continue
         if trials.ended is not None:
             tell(_line(plan, trials.ended, records_of(study)))
             _stop_if_all_fail(records_of(study))
 
 
 def room(study: optuna.Study, wanted: int) -> int:
-    """How many trials are yet to be begun."""
+    """How many trials are yet to be begun; those of processes that died are put back first."""
+    with experiments_allowed():
+        optuna.storages.fail_stale_trials(study)
     begun = (TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
     trials = study.get_trials(deepcopy=False, states=begun)
     return wanted - sum(not is_void(trial) for trial in trials)
@@ -67,24 +90,32 @@ class _Trials:
         self.plan, self.study = plan, study
         self.folder = StudyFolder(plan.folder)
         self.ended: int | None = None
+        self.lost = False
 
     def __call__(self, trial: Trial) -> float:
-        self.ended = None
-        number = number_of(self.study, self.study.get_trials(deepcopy=False)[trial.number])
+        self.ended, self.lost = None, False
+        number = number_of(self.study, self._frozen(trial))
         if number >= self.plan.trials:
+            trial.set_user_attr(SURPLUS, True)
             raise _Surplus
         trial.set_user_attr("number", number)
         run = self.folder.trial(number)
         trial.set_user_attr("run", str(run.relative_to(self.plan.folder)))
         try:
             value = self._value(trial, run)
-        except (KeyboardInterrupt, Interrupted, RunError, OSError):
-            # No fault of the trial: it is taken up again, by whoever comes next.
-            kept = self.study.get_trials(deepcopy=False)[trial.number]
-            self.study.enqueue_trial(kept.params, user_attrs=dict(kept.user_attrs))
+        except (_Lost, optuna.exceptions.UpdateFinishedTrialError):
+            self.lost = True
+            raise
+        except (_Failed, optuna.TrialPruned):
+            raise
+        except BaseException:  # a signal, a full disk: no fault of the trial
+            put_back(self.study, self._frozen(trial))
             raise
         self.ended = number
         return value
+
+    def _frozen(self, trial: Trial) -> optuna.trial.FrozenTrial:
+        return self.study.get_trials(deepcopy=False)[trial.number]
 
     def _value(self, trial: Trial, run: Path) -> float:
         definition = self.plan.definition
@@ -95,15 +126,28 @@ class _Trials:
             raise self._end(trial, Outcome(ending="invalid", reason=str(error))) from None
         watch = _Watch(trial, definition.objective, config.run.epochs, run)
         outcome = carry_out(config, run, watch)
-        value = None
-        if outcome.ending == "complete":
-            value = final(definition.objective, config, run, outcome)
-        if not self.plan.keep_checkpoints:
-            shutil.rmtree(run / "checkpoints", ignore_errors=True)
+        watch.report()
+        outcome, value = self._judge(config, run, outcome)
+        if not self.plan.keep_checkpoints and (run / "checkpoints").is_dir():
+            shutil.rmtree(run / "checkpoints")
         if value is None:
             raise self._end(trial, outcome)
         trial.set_user_attr("ending", "complete")
         return value
+
+    def _judge(self, config: Config, run: Path, outcome: Outcome) -> tuple[Outcome, float | None]:
+        """The value of a complete trial; else the outcome says why it has none."""
+        if outcome.ending != "complete":
+            return outcome, None
+        objective = self.plan.definition.objective
+        try:
+            value = final(objective, config, run, outcome)
+        except (ValueError, RuntimeError, MemoryError) as error:
+            reason = f"judging: {reason_of(error)}"
+            return replace(outcome, ending="failed", reason=reason), None
+        if not math.isfinite(value):
+            return replace(outcome, ending="diverged", reason=f"{LABELS[objective]}: {value}"), None
+        return outcome, value
 
     def _end(self, trial: Trial, outcome: Outcome) -> Exception:
         """Write down why a trial has no value; what to raise."""
@@ -123,12 +167,20 @@ class _Watch:
         self.trial, self.objective, self.epochs, self.run = trial, objective, epochs, run
         self.reported: set[int] = set()
 
-    def __call__(self, row: Row) -> None:
+    def report(self) -> list[Row]:
+        """Tell the study what all probes found, those of before an interruption too."""
         rows = probes(self.run)
-        for each in rows:  # those of before an interruption too
-            if each["epoch"] not in self.reported:
-                self.trial.report(live(self.objective, each), each["epoch"])
-                self.reported.add(each["epoch"])
+        try:
+            for row in rows:
+                if row["epoch"] not in self.reported:
+                    self.trial.report(live(self.objective, row), row["epoch"])
+                    self.reported.add(row["epoch"])
+        except optuna.exceptions.UpdateFinishedTrialError:
+            raise _Lost from None
+        return rows
+
+    def __call__(self, row: Row) -> None:
+        rows = self.report()
         if row["epoch"] == self.epochs:
             return  # it has come to its end, and that says more
         spreads = [each.get("spread", 1.0) for each in rows[-2:]]
@@ -161,6 +213,6 @@ def _line(plan: Plan, number: int, records: list[Record]) -> str:
 
 def _stop_if_all_fail(records: list[Record]) -> None:
     """An error where not one trial could be carried out: the settings they share are at fault."""
-    if len(records) == _WRONG and all(r.ending in ("failed", "invalid") for r in records):
-        reason, _ = Counter(r.reason for r in records).most_common(1)[0]
-        raise RunError(f"the first {_WRONG} trials all failed: {reason}")
+    if len(records) >= _WRONG and all(record.ending == "failed" for record in records):
+        reason, _ = Counter(record.reason for record in records).most_common(1)[0]
+        raise RunError(f"all {len(records)} trials so far failed: {reason}")

@@ -21,6 +21,8 @@ from amcl.settings import choose, finite_number, whole_number
 from amcl.training.optimisers import OptimiserSettings
 from amcl.views import ViewSettings
 
+_LONG = 30  # names: more are not listed where one of them is near
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
@@ -272,4 +274,6 @@ def unknown(given: str, name: str, accepted: Any) -> str:
     """What to say of a name that is not accepted, with the nearest that is."""
     near = difflib.get_close_matches(name, list(accepted), n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
+    if near and len(accepted) > _LONG:
+        return f"{given}, which is unknown: {hint.rstrip()}"
     return f"{given}, which is unknown: {hint}Accepted are {', '.join(accepted)}."
