@@ -19,6 +19,7 @@ from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.cli import compare, embed, evaluate, export, search, sweep
 from amcl.cli.pretrain import parse
+from amcl.files import write_text
 from amcl.search import space_from
 from amcl.training.pretrain import export_backbone
 
@@ -94,6 +95,11 @@ def searches():
 def test_searches_and_sweeps_are_understood(command, args, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = shlex.split(args.replace("FOLDER", "pictures"))
+    for study in ("first", "cifar"):
+        for name in ("base", "best"):
+            write_text(
+                Path(f"studies/{study}/{name}.toml"), recipes.recipe("builtin-moco").to_toml()
+            )
     if command == "sweep" and "--grid" not in words:
         with pytest.raises(ValueError, match="there is no sweep"):
             sweep.parse(words)

@@ -223,7 +223,10 @@ ERRORS = [
     (["decay_norm_and_bias=0:1"], "decay_norm_and_bias is no number"),
     (["optimiser=sgd:adamw"], "optimiser is no number"),
     (["projector=wide"], "projector must be int, got 'wide'"),
-    (["projector=512 0,64"], "projector=512 0,64: projector must be a whole number, at least 1, got 0"),
+    (
+        ["projector=512 0,64"],
+        "projector=512 0,64: projector must be a whole number, at least 1, got 0",
+    ),
     (["adam_betas=0.9"], r"adam_betas must be tuple\[float, float\], got \[0.9\]"),
     (["optimiser=sdg"], "optimiser must be one of 'sgd', 'lars', 'adamw'; got 'sdg'"),
     (["lr=0:1"], "lr=0.0:1.0: lr must be a finite number above 0, got 0.0"),
