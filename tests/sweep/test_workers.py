@@ -119,6 +119,7 @@ def same_backbones(first: Path, second: Path) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_two_processes_and_a_stop(tmp_path, small):
     """Each run is begun by one of them; both are stopped by one signal; nothing is lost."""
     points = grid(small, {"epochs": ["1", "12"], "seed": ["0"]})
