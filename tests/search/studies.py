@@ -1,11 +1,20 @@
 """Studies whose runs take no time: what a run would find follows from its settings."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
+import optuna
+import pytest
+
 from amcl import recipes
+from amcl.search.conduct import search
+from amcl.search.storage import open_study
+from amcl.search.study import StudyFolder
 from amcl.training import Config, NonFiniteError, RunFolder
+
+BETA = ["beta=1e-5:10:log"]
 
 
 def base(**run) -> Config:
@@ -48,10 +57,25 @@ class Runs:
 
     @staticmethod
     def accuracy(config) -> float:
-        import math
-
         return 1 / (1 + abs(math.log10(config.method.beta) + 1))
 
 
 def diverged() -> NonFiniteError:
     return NonFiniteError("the loss is not finite after step 3: training diverged and was stopped.")
+
+
+def find(out, trials=6, said=None, **asked):
+    asked = {"space": BETA, "pruner": "off", **asked}
+    tell = said.append if said is not None else lambda line: None
+    return search(asked.pop("config", base()), out, trials=trials, tell=tell, **asked)
+
+
+def open_study_of(path: Path) -> optuna.Study:
+    folder = StudyFolder(path)
+    definition, where, name = folder.read()
+    return open_study(folder.url(where), name, definition)
+
+
+def begun(study: optuna.Study) -> optuna.Trial:
+    with pytest.warns(UserWarning, match="Heartbeat"):
+        return study.ask()

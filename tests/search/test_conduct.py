@@ -1,59 +1,21 @@
-"""Searches: every trial is recorded, none stops the study, and a stop loses nothing."""
+"""Searches: every trial is recorded, none stops the study, and the best is a file to train from."""
 
 import csv
-import functools
 import json
 import math
-import os
-import time
 from dataclasses import replace
-from pathlib import Path
 
-import optuna
 import pytest
 import torch
 
 import amcl.search.trials
-import amcl.sweep.outcome
 from amcl import recipes
-from amcl.search import conduct, storage
-from amcl.search.conduct import search
-from amcl.search.storage import is_void, number_of, open_study, records_of, take_up_again
-from amcl.search.study import Definition, StudyFolder, without_password
+from amcl.search import conduct
 from amcl.sweep.fields import value_of
 from amcl.training import Config, Interrupted, RunError, read_metrics
 from amcl.training.pretrain import load_data
-from search.studies import Runs, base, diverged
+from search.studies import base, diverged, find, open_study_of
 from tiny_runs import assert_same_run, interrupt_at, picture_folder
-
-BETA = ["beta=1e-5:10:log"]
-
-
-@functools.cache
-def images():
-    return load_data(base())
-
-
-@pytest.fixture
-def drawn(monkeypatch):
-    """Runs that take no time."""
-    made = Runs()
-    monkeypatch.setattr(amcl.sweep.outcome, "pretrain", made)
-    monkeypatch.setattr(conduct, "load_data", lambda config: images())
-    return made
-
-
-@pytest.fixture
-def runs(drawn, monkeypatch):
-    """The same without pictures."""
-    monkeypatch.setattr(conduct, "save_plots", lambda *args: [])
-    return drawn
-
-
-def find(out, trials=6, said=None, **asked):
-    asked = {"space": BETA, "pruner": "off", **asked}
-    tell = said.append if said is not None else lambda line: None
-    return search(asked.pop("config", base()), out, trials=trials, tell=tell, **asked)
 
 
 def test_the_best_of_the_trials_is_a_file_to_train_from(tmp_path, drawn):
@@ -138,17 +100,6 @@ def test_trials_that_end_badly_are_recorded_and_do_not_stop_the_study(tmp_path, 
     assert states == ["PRUNED", "PRUNED", "FAIL", "PRUNED", "COMPLETE"]
 
 
-def open_study_of(path: Path) -> optuna.Study:
-    folder = StudyFolder(path)
-    definition, where, name = folder.read()
-    return open_study(folder.url(where), name, definition)
-
-
-def begun(study: optuna.Study) -> optuna.Trial:
-    with pytest.warns(UserWarning, match="Heartbeat"):
-        return study.ask()
-
-
 def test_a_collapse_at_the_last_epoch_has_no_value(tmp_path, runs):
     runs.events = {0: "collapse"}
     found = find(tmp_path / "s", trials=1, config=base(epochs=1))
@@ -218,197 +169,6 @@ def test_pruning_by_halving(tmp_path, runs):
     endings = [record.ending for record in found.records]
     assert endings.count("pruned") >= 4
     assert endings.count("complete") >= 1
-
-
-@pytest.mark.parametrize(
-    "error", [Interrupted("stopped"), KeyboardInterrupt(), OSError("full"), TypeError("a fault")]
-)
-def test_what_is_no_fault_of_a_trial_has_it_taken_up_again(tmp_path, runs, error):
-    runs.events = {1: error}
-    with pytest.raises(type(error)):
-        find(tmp_path / "s", trials=3)
-    opened = open_study_of(tmp_path / "s")
-    stopped, waiting = opened.trials[-2:]
-    assert is_void(stopped)
-    assert waiting.state.name == "WAITING"
-    assert waiting.user_attrs["number"] == 1
-    assert waiting.system_attrs["fixed_params"] == stopped.params
-    found = find(tmp_path / "s", trials=3)
-    assert runs.begun[1:3] == [("0001", False), ("0001", True)]
-    alone = find(tmp_path / "alone", trials=3)
-    assert found.records == alone.records
-
-
-def test_ctrl_c_says_how_to_go_on(tmp_path, runs):
-    runs.events = {1: Interrupted("stopped", 15)}
-    with pytest.raises(Interrupted, match=r"1 of 5 trials .* amcl search --out .* --trials 5") as e:
-        find(tmp_path / "s", trials=5)
-    assert e.value.exit_code == 143
-    assert (tmp_path / "s/best.toml").is_file()  # what there is so far
-
-
-def test_a_trial_whose_process_died_is_taken_up_again(tmp_path, runs, monkeypatch):
-    monkeypatch.setattr(storage, "HEARTBEAT", 1)
-    monkeypatch.setattr(storage, "DEAD", 1)
-    find(tmp_path / "s", trials=2)
-    died = begun(open_study_of(tmp_path / "s"))  # by a process that says no more
-    died.set_user_attr("number", 2)
-    beta = died.suggest_float("beta", 1e-5, 10, log=True)
-    opened = open_study_of(tmp_path / "s")
-    opened._storage.record_heartbeat(died._trial_id)
-    assert len(find(tmp_path / "s", trials=3).records) == 2  # it may yet live
-    time.sleep(2.1)
-    found = find(tmp_path / "s", trials=3)
-    assert [r.number for r in found.records] == [0, 1, 2]
-    assert found.records[2].point["beta"] == beta
-
-
-def test_a_process_that_dies_as_it_says_how_a_trial_ended(tmp_path, runs):
-    """Its trial is one record, with a value, not two."""
-    find(tmp_path / "s", trials=1)
-    opened = open_study_of(tmp_path / "s")
-    trial = begun(opened)
-    for name, value in (("number", 1), ("ending", "complete")):
-        trial.set_user_attr(name, value)
-    trial.suggest_float("beta", 1e-5, 10, log=True)
-    opened.tell(trial, state=optuna.trial.TrialState.FAIL)  # as those who find it dead do
-    take_up_again(opened, opened.trials[trial.number])
-    found = find(tmp_path / "s", trials=3)
-    assert [r.number for r in found.records] == [0, 1, 2]
-    assert all(record.value is not None for record in found.records)
-
-
-def test_no_two_trials_have_one_number(tmp_path, runs):
-    """Not even one that is begun after another was found dead, and before it is put back."""
-    find(tmp_path / "s", trials=1)
-    opened = open_study_of(tmp_path / "s")
-    dead, alive = begun(opened), begun(opened)
-    numbers = [number_of(opened, opened.trials[trial.number]) for trial in (dead, alive)]
-    opened.tell(dead, state=optuna.trial.TrialState.FAIL)
-    late = begun(opened)
-    numbers.append(number_of(opened, opened.trials[late.number]))
-    take_up_again(opened, opened.trials[dead.number])
-    assert opened.trials[-1].user_attrs["number"] == numbers[0]
-    again, last = begun(opened), begun(opened)
-    assert number_of(opened, opened.trials[again.number]) == numbers[0]
-    numbers.append(number_of(opened, opened.trials[last.number]))
-    assert numbers == [1, 2, 3, 4]
-
-
-def test_a_trial_that_was_taken_for_dead_is_left_to_its_finder(tmp_path, runs, monkeypatch):
-    find(tmp_path / "s", trials=1)
-    other = open_study_of(tmp_path / "s")
-    plain, said = Runs.accuracy, []
-
-    def slept(config):
-        """Meanwhile another process finds it without a sign of life."""
-        if len(runs.begun) == 2:
-            running = other.trials[-1]
-            if running.state.name == "RUNNING":
-                other.tell(running.number, state=optuna.trial.TrialState.FAIL)
-                take_up_again(other, other.trials[running.number])
-        return plain(config)
-
-    monkeypatch.setattr(Runs, "accuracy", staticmethod(slept))
-    found = find(tmp_path / "s", trials=2, said=said)
-    assert [r.number for r in found.records] == [0, 1]
-    assert "taken for dead" in said[1]
-    assert [name for name, _ in runs.begun] == ["0000", "0001", "0001"]
-
-
-def test_probes_of_a_trial_that_had_been_trained_are_not_lost(tmp_path, runs, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(amcl.search.trials, "final", lambda *args: os.kill(os.getpid(), 2))
-        with pytest.raises(KeyboardInterrupt):
-            find(tmp_path / "s", trials=1)
-    found = find(tmp_path / "s", trials=1)
-    assert len(runs.begun) == 1
-    assert sorted(found.records[0].probes) == [1, 2, 3, 4]
-
-
-def test_a_study_without_its_storage_says_so(tmp_path, runs):
-    find(tmp_path / "s", trials=1)
-    (tmp_path / "s/study.db").unlink()
-    with pytest.raises(RunError, match=r"study.db is gone"):
-        find(tmp_path / "s", trials=2)
-    find(tmp_path / "t", trials=1, study="mine")
-    with pytest.raises(RunError, match="holds the study 'mine', not 'other'"):
-        find(tmp_path / "t", trials=2, study="other")
-
-
-@pytest.mark.parametrize("name", [name for name in recipes.names() if name.endswith("-amcl")])
-def test_a_study_of_any_recipe_is_known_again_by_its_folder(tmp_path, name):
-    config = recipes.recipe(name)
-    new = Definition(config=config, space=amcl.search.paper_space(config), objective="knn")
-    folder = StudyFolder(tmp_path / "s")
-    folder.create(new, "", "s")
-    known, _, _ = folder.read()
-    assert known.to_dict() == new.to_dict()
-    assert known.differing(new) == []
-
-
-def test_a_trial_that_kills_its_processes_is_given_up(tmp_path, runs):
-    find(tmp_path / "s", trials=1)
-    opened = open_study_of(tmp_path / "s")
-    for _ in range(3):
-        trial = begun(opened)
-        trial.set_user_attr("number", 1)
-        trial.suggest_float("beta", 1e-5, 10, log=True)
-        opened.tell(trial, state=optuna.trial.TrialState.FAIL)
-        take_up_again(opened, opened.trials[trial.number])
-    last = records_of(opened)[-1]
-    assert (last.number, last.ending, last.reason) == (1, "failed", "its process died, 3 times")
-    found = find(tmp_path / "s", trials=3)
-    assert [r.ending for r in found.records] == ["complete", "failed", "complete"]
-
-
-def test_two_processes_do_not_do_more_than_is_wanted(tmp_path, runs, monkeypatch):
-    find(tmp_path / "s", trials=2)
-    saw = iter([1, 1, 0])  # two saw room for one more before either began
-    monkeypatch.setattr(amcl.search.trials, "room", lambda study, wanted: next(saw))
-    found = find(tmp_path / "s", trials=3)
-    assert len(found.records) == len(runs.begun) == 3
-
-
-def test_machines_share_a_study_through_its_storage(tmp_path, runs):
-    url = f"sqlite:///{tmp_path}/shared.db"
-    find(tmp_path / "one", trials=2, storage=url, study="ours")
-    found = find(tmp_path / "two", trials=4, storage=url, study="ours")
-    assert [r.number for r in found.records] == [0, 1, 2, 3]
-    assert [p.name for p in sorted((tmp_path / "two/trials").iterdir())] == ["0002", "0003"]
-    with pytest.raises(RunError, match="differs in its space"):
-        find(tmp_path / "three", storage=url, study="ours", space=["beta=1:2"])
-    assert len(find(tmp_path / "four", trials=1, storage=url, study="mine").records) == 1
-
-
-def test_passwords_are_not_written_down(tmp_path):
-    url = "postgresql://me:secret@host/studies"
-    folder = StudyFolder(tmp_path / "s")
-    definition = Definition(
-        config=base(), space=amcl.search.space_from(base(), BETA), objective="knn"
-    )
-    folder.create(definition, url, "ours")
-    assert "secret" not in folder.listing.read_text()
-    with pytest.raises(RunError, match="password is not written down"):
-        folder.read()
-    assert folder.read(url)[1] == url
-    with pytest.raises(RunError, match="another storage"):
-        folder.read("sqlite:///other.db")
-    assert without_password("") == ""
-
-
-@pytest.mark.parametrize(
-    ("url", "error", "told"),
-    [
-        ("nonsense", ValueError, "--storage is no address of a database"),
-        ("sqlite:////no/such/folder/study.db", RunError, "unable to open database file"),
-        ("strange://host/x", ValueError, "strange is no address of a database"),
-    ],
-)
-def test_a_storage_that_cannot_be_used(tmp_path, runs, url, error, told):
-    with pytest.raises(error, match=told):
-        find(tmp_path / "s", storage=url)
-    assert not runs.begun
 
 
 def test_the_test_split_is_never_searched_by(tmp_path, runs):

@@ -1,0 +1,31 @@
+"""Studies whose runs take no time."""
+
+import functools
+
+import pytest
+
+import amcl.sweep.outcome
+from amcl.search import conduct
+from amcl.training.pretrain import load_data
+from search.studies import Runs, base
+
+
+@functools.cache
+def images():
+    return load_data(base())
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Runs that take no time."""
+    made = Runs()
+    monkeypatch.setattr(amcl.sweep.outcome, "pretrain", made)
+    monkeypatch.setattr(conduct, "load_data", lambda config: images())
+    return made
+
+
+@pytest.fixture
+def runs(drawn, monkeypatch):
+    """The same without pictures."""
+    monkeypatch.setattr(conduct, "save_plots", lambda *args: [])
+    return drawn
