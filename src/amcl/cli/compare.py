@@ -10,7 +10,7 @@ from rich.console import Console
 
 from amcl.cli.pretrain import attempt
 from amcl.evaluation.compare import Comparison, compare
-from amcl.files import whole_file
+from amcl.files import write_text
 
 DESCRIPTION = """Show what evaluations of runs found, side by side.
 
@@ -55,8 +55,7 @@ def _compare(options: Compare) -> None:
     show(found)
     if options.json is not None:
         text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        with whole_file(options.json) as file:
-            file.write(text.encode() + b"\n")
+        write_text(options.json, text + "\n")
 
 
 def show(found: Comparison) -> None:

@@ -12,7 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from amcl.environment import environment
-from amcl.files import digest, whole_file
+from amcl.files import digest, write_text
 
 _KINDS: dict[Any, type] = {
     str: str,
@@ -75,8 +75,7 @@ class Result:
     def write(self, run: Path) -> Path:
         """Put this into the run folder; only the same measurement is replaced."""
         text = json.dumps(asdict(self), indent=2, allow_nan=False, ensure_ascii=False)
-        with whole_file(self.path(run)) as file:
-            file.write(text.encode() + b"\n")
+        write_text(self.path(run), text + "\n")
         return self.path(run)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from amcl.evaluation.features import fingerprint
-from amcl.files import digest, whole_file
+from amcl.files import digest, write_text
 from amcl.models.card import model_card
 from amcl.models.method import saved_method
 from amcl.models.onnx_file import require_onnx, write_onnx
@@ -46,8 +46,7 @@ def export(
             _write_method(staging / "method.safetensors", subject)
         if onnx:
             write_onnx(subject.backbone, staging / "backbone.onnx")
-        with whole_file(staging / "README.md") as file:
-            file.write(model_card(subject).encode())
+        write_text(staging / "README.md", model_card(subject))
         return _put(staging, folder, subject, earlier)
 
 
@@ -140,8 +139,7 @@ def _put(staging: Path, folder: Path, subject: Subject, earlier: _Written | None
                 (folder / name).unlink()
             old = {}
         said = {"run": _run_of(subject), "weights": weights, "files": old | new}
-        with whole_file(folder / LIST) as file:
-            file.write(json.dumps(said, indent=2).encode() + b"\n")
+        write_text(folder / LIST, json.dumps(said, indent=2) + "\n")
     except OSError as error:
         raise RunError(f"could not write {folder} ({error}). Is the disk full?") from error
     return [*(folder / name for name in new), folder / LIST]

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from amcl.evaluation.results import SHARES
 from amcl.sweep.folder import Finding
 
 SEED = "seed"
@@ -124,4 +125,4 @@ def _shown(findings: Sequence[Finding]) -> list[str]:
 
 
 def _is_share(name: str) -> bool:
-    return name.startswith("knn") or any(part in name for part in ("top1", "top5", "_n="))
+    return name.startswith("knn") or any(part in name for part in SHARES)
