@@ -13,6 +13,7 @@ from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.named import NAMED, data_root, load_named
 from amcl.data.options import BANK, Labels, Options, ProbeSplit
 from amcl.data.pictures import choose_sizes
+from amcl.data.split import subset as choose_subset
 
 
 def load_dataset(
@@ -27,6 +28,7 @@ def load_dataset(
     memory: float = 4.0,
     workers: int | None = None,
     seed: int = 0,
+    subset: int | None = None,
     bank: int | None = BANK,
 ) -> DataSet:
     """Images to pre-train on: a folder, a known data set by its name, or "builtin".
@@ -45,6 +47,7 @@ def load_dataset(
     - `memory`: sets that take up to so many GiB are decoded once and kept, others are decoded as
       they are used;
     - `workers`: processes that decode. Default: one for each core, at most 8;
+    - `subset`: train on so many images, each class by its share: the same ones for every seed;
     - `bank`: at most so many images are compared with in "validation"; None takes all that are not
       held out, as "test" does.
     """
@@ -57,6 +60,7 @@ def load_dataset(
         memory=memory,
         workers=default_workers() if workers is None else workers,
         seed=seed,
+        subset=subset,
         bank=bank,
     )
     if source == "builtin":
@@ -85,6 +89,7 @@ def list_pictures(
         memory=0,
         workers=0,
         seed=0,
+        subset=None,
         bank=None,
     )
     if source == "builtin" or source in NAMED:
@@ -167,8 +172,11 @@ def _load_builtin(options: Options) -> DataSet:
     images = builtin()
     options.check_canvas(images.train)
     image_size = options.image_size or images.image_size
-    probe = images.probe if options.probes else None
-    return replace(images, probe=probe, image_size=image_size, small=image_size <= 64)
+    if images.probe is None:
+        raise RuntimeError("the built-in set has labels")
+    bank = images.probe.bank.subset(choose_subset(images.probe.bank.labels, options.subset))
+    probe = replace(images.probe, bank=bank) if options.probes else None
+    return replace(images, train=bank.images, probe=probe, image_size=image_size, small=image_size <= 64)
 
 
 def _unknown(source: str, folder: Path) -> FileNotFoundError | NotADirectoryError:

@@ -14,7 +14,7 @@ from amcl.data.folder import label, list_images
 from amcl.data.images import DataSet, Images, Labelled, MemoryImages, Probe, Rgb
 from amcl.data.options import Options
 from amcl.data.pictures import MEAN, STD, Listing, read_pictures
-from amcl.data.split import hold_out, sample
+from amcl.data.split import hold_out, parted, sample, subset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,15 +90,16 @@ def _from_memory(
     known: Named, train: Labelled, test: Labelled, classes: tuple[str, ...], options: Options
 ) -> DataSet:
     """A labelled set of two splits; for validation, images are held out of the training split."""
-    probe = None
-    if options.probes and options.probe == "test":
-        probe = Probe(train, test, classes, "test")
-    elif options.probes:
+    probe: Probe | None
+    if options.probes and options.probe == "validation":
         count = min(options.validation, len(train.labels) // 10)
-        kept, held = hold_out(train.labels, count, options.seed)
+        kept, held = parted(train.labels, count, options.seed, options.subset)
         queries, train = train.subset(held), train.subset(kept)
         bank = train.subset(sample(len(kept), options.bank_of(len(kept)), options.seed))
         probe = Probe(bank, queries, classes, "validation")
+    else:
+        train = train.subset(subset(train.labels, options.subset))
+        probe = Probe(train, test, classes, "test") if options.probes else None
     return _data_set(known, train.images, probe, options)
 
 
@@ -139,7 +140,9 @@ def _load_stl10(root: Path, known: Named, options: Options) -> DataSet:
             kept, held = hold_out(train.labels, count, options.seed)
             bank, queries = train.subset(kept), train.subset(held)
             probe = Probe(bank, queries, STL10_CLASSES, "validation")
-    return _data_set(known, _stl10_images(folder, "unlabeled"), probe, options)
+    images = _stl10_images(folder, "unlabeled")
+    chosen = subset(torch.zeros(len(images)), options.subset)
+    return _data_set(known, images.subset(chosen), probe, options)
 
 
 def _stl10_images(folder: Path, split: str) -> MemoryImages:

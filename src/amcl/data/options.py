@@ -25,6 +25,7 @@ class Options:
     memory: float
     workers: int
     seed: int
+    subset: int | None
     bank: int | None
 
     def __post_init__(self) -> None:
@@ -35,6 +36,8 @@ class Options:
         if self.canvas is not None:
             whole_number("canvas", self.canvas, "give the side of decoded pictures in pixels")
         _count("validation", self.validation, "give how many images to hold out, or 0 for none")
+        if self.subset is not None:
+            whole_number("subset", self.subset, "give how many images to train on, or None for all")
         if self.bank is not None:
             whole_number("bank", self.bank, "give how many images to compare with, or None for all")
         _count("workers", self.workers, "give how many processes decode, or 0 for none")

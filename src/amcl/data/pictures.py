@@ -19,7 +19,7 @@ from amcl.data.images import (
     Unreadable,
 )
 from amcl.data.options import Options
-from amcl.data.split import hold_out, sample
+from amcl.data.split import parted, sample, subset
 from amcl.data.stream import read_into_memory
 
 # Those of ImageNet: photographs of nearly any kind come close to them.
@@ -43,6 +43,11 @@ class Listing:
     def with_labels(self, labels: Sequence[int], classes: tuple[str, ...]) -> "Listing":
         return replace(self, labels=torch.tensor(labels, dtype=torch.long), classes=classes)
 
+    def only(self, indices: torch.Tensor) -> "Listing":
+        """Those files, in that order."""
+        labels = None if self.labels is None else self.labels[indices]
+        return replace(self, paths=[self.paths[i] for i in indices.tolist()], labels=labels)
+
     def without_labels(self) -> "Listing":
         return replace(self, labels=None, classes=())
 
@@ -63,6 +68,9 @@ def read_pictures(
     """
     image_size, canvas, size_notes = choose_sizes(train.paths, options)
     reader = _Reader(canvas, options)
+    # Of all files, before it is known which can be read: where images are kept must not change
+    # which of them are held out.
+    train, kept, out = _parts(train, queries, options)
     images, present = reader.read(train)
     probe, more_notes = None, []
     if train.labels is not None:
@@ -70,10 +78,6 @@ def read_pictures(
         if queries is not None:
             held = reader.labelled(queries)
         else:
-            # Of all files, before it is known which can be read: where images are kept must not
-            # change which of them are held out.
-            count = min(options.validation, len(train.labels) // 10)
-            kept, out = hold_out(train.labels, count, options.seed)
             held = reader.into_memory(labelled.subset(_places(out, present)))
             labelled = labelled.subset(_places(kept, present))
         images = labelled.images
@@ -119,6 +123,20 @@ def choose_sizes(paths: Sequence[str], options: Options) -> tuple[int, int, list
         return image_size, height, notes
     notes.append(f"pictures squashed onto {canvas}×{canvas}, {CANVAS_RATIO} times the views")
     return image_size, canvas, notes
+
+
+def _parts(
+    train: Listing, queries: Listing | None, options: Options
+) -> tuple[Listing, torch.Tensor, torch.Tensor]:
+    """The files that are used, and which of them are trained on and which held out."""
+    labels = torch.zeros(len(train.paths)) if train.labels is None else train.labels
+    if train.labels is None or queries is not None:
+        kept, out = subset(labels, options.subset), torch.empty(0, dtype=torch.long)
+    else:
+        count = min(options.validation, len(labels) // 10)
+        kept, out = parted(labels, count, options.seed, options.subset)
+    used = torch.cat([kept, out]).sort().values
+    return train.only(used), torch.searchsorted(used, kept), torch.searchsorted(used, out)
 
 
 def _places(chosen: torch.Tensor, present: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 import torch
 
+_SUBSET_SEED = 0
+
 
 def hold_out(labels: torch.Tensor, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Indices to keep and `count` indices to hold out, each class by its share; both sorted.
@@ -12,13 +14,58 @@ def hold_out(labels: torch.Tensor, count: int, seed: int) -> tuple[torch.Tensor,
     >>> torch.tensor([0, 0, 0, 0, 1, 1])[held]
     tensor([0, 0, 1])
     """
+    return _by_share(labels, count, seed, spared=1)
+
+
+def _by_share(
+    labels: torch.Tensor, count: int, seed: int, spared: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The indices left and those chosen; `spared` images of each class are never chosen."""
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     _, of_class, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
     # By class, in shuffled order within each: the first few of a class are its share.
     by_class = shuffled[of_class[shuffled].argsort(stable=True)]
     place = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
-    chosen = place < _shares(sizes, count).repeat_interleave(sizes)
+    chosen = place < _shares(sizes, count, spared).repeat_interleave(sizes)
     return by_class[~chosen].sort().values, by_class[chosen].sort().values
+
+
+def subset(labels: torch.Tensor, count: int | None) -> torch.Tensor:
+    """`count` indices, each class by its share, sorted: the same ones whatever a run's seed.
+
+    >>> torch.tensor([0, 0, 0, 0, 1, 1])[subset(torch.tensor([0, 0, 0, 0, 1, 1]), 3)]
+    tensor([0, 0, 1])
+    >>> len(subset(torch.arange(6), None))
+    6
+    """
+    total = len(labels)
+    if count is None:
+        return torch.arange(total)
+    if count > total:
+        raise ValueError(
+            f"subset={count} is more than the {total:,} images there are: lower it, or leave it "
+            "out to take them all."
+        )
+    return _by_share(labels, count, _SUBSET_SEED, spared=0)[1]
+
+
+def parted(
+    labels: torch.Tensor, count: int, seed: int, chosen: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Indices to train on and `count` to hold out; `chosen`: train on a subset of so many.
+
+    The subset comes first and is the same for every seed: others are held out.
+    """
+    if chosen is None:
+        return hold_out(labels, count, seed)
+    kept = subset(labels, chosen)
+    rest = torch.ones(len(labels), dtype=torch.bool).index_fill_(0, kept, False).nonzero()[:, 0]
+    if len(rest) <= count:
+        raise ValueError(
+            f"subset={chosen} of {len(labels):,} images leaves {len(rest):,} to hold {count:,} "
+            "out of: lower subset or validation."
+        )
+    return kept, rest[hold_out(labels[rest], count, seed)[1]]
 
 
 def sample(total: int, count: int, seed: int) -> torch.Tensor:
@@ -29,11 +76,11 @@ def sample(total: int, count: int, seed: int) -> torch.Tensor:
     return chosen.sort().values
 
 
-def _shares(sizes: torch.Tensor, count: int) -> torch.Tensor:
+def _shares(sizes: torch.Tensor, count: int, spared: int) -> torch.Tensor:
     """Whole shares that add up to `count`: rounded down, then the largest remainders up."""
     exact = sizes * (count / max(int(sizes.sum()), 1))
     shares = exact.floor().long()
     left = max(count - int(shares.sum()), 0)
     order = (exact - shares).argsort(descending=True, stable=True)
     shares[order[:left]] += 1
-    return torch.minimum(shares, sizes - 1)
+    return torch.minimum(shares, sizes - spared)

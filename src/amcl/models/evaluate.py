@@ -130,6 +130,7 @@ def _data(subject: Subject, on: JudgedOn, seed: int) -> tuple[DataSet, tuple[str
             workers=_workers(on),
             # The same images are held out as in the run: it has not seen them.
             seed=run.run.seed if run is not None and own else seed,
+            subset=trained.subset,
             bank=None,
         )
     except FileNotFoundError as error:

@@ -43,6 +43,8 @@ class DataSettings:
     """What is watched while training: images held out of the training split, or the test split."""
     validation: int = 1000
     """So many images are held out of training, at most a tenth of the set; 0: none."""
+    subset: int | None = None
+    """Train on so many images, each class by its share, the same for every seed; none: on all."""
     memory: float = 4.0
     """Sets of up to so many GiB are kept decoded in memory, larger ones decoded ahead of use."""
     workers: int = 2
@@ -55,6 +57,8 @@ class DataSettings:
         for name in ("image_size", "canvas"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), "it is in pixels")
+        if self.subset is not None:
+            whole_number("subset", self.subset, "leave it out to train on all images")
         for name in ("validation", "workers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}.")

@@ -239,6 +239,7 @@ def load_data(config: Config) -> DataSet:
         memory=settings.memory,
         workers=settings.workers,
         seed=config.run.seed,
+        subset=settings.subset,
     )
 
 
