@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from amcl.evaluation import KnnSettings, Protocols
 from amcl.methods import Method
 from amcl.sweep import Finding, Point, SweepFolder, grid, sweep
 from amcl.sweep import runs as module
@@ -100,7 +101,7 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path, tiny, monkeypatch):
 def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, trained, monkeypatch):
     asked = []
 
-    def judge(config, run, protocols, split):
+    def judge(config, run, protocols, split, settings):
         asked.append((run.name, tuple(protocols), split))
         return {
             f"{p} {'validation' if split == 'auto' else split}": {"top1": 0.5} for p in protocols
@@ -118,6 +119,24 @@ def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, traine
     sweep(points, out, protocols=["linear", "knn"], tell=quiet)
     assert len(asked) == 3
     assert SweepFolder(out).read_judged() == (("linear", "knn"), "validation")
+
+
+def test_other_runs_of_the_folder_may_be_left_alone(tmp_path, tiny, trained, monkeypatch):
+    told = []
+
+    def judge(config, run, protocols, split, settings):
+        told.extend((run.name, p, settings.knn.k) for p in protocols)
+        return {f"{p} {split}": {"top1": 0.5} for p in protocols}
+
+    monkeypatch.setattr(module, "judge", judge)
+    points, out = grid(tiny, {"seed": ["0", "1"]}), tmp_path / "out"
+    settings = Protocols(knn=KnnSettings(k=7))
+    sweep(points[:1], out, tell=quiet)
+    arguments = {"protocols": ["knn"], "settings": settings, "others": False, "tell": quiet}
+    found = sweep(points[1:], out, **arguments)
+    assert [f.name for f in found] == ["seed=1"]
+    assert told == [("seed=1", "knn", 7)]  # the other is not judged
+    assert len((out / "runs.csv").read_text().splitlines()) == 3
 
 
 def class_folder(path, splits):

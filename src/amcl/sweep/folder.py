@@ -120,11 +120,11 @@ class SweepFolder:
         text = json.dumps(asdict(finding), indent=1, ensure_ascii=False, allow_nan=False)
         write_text(self._finding(finding.name), text + "\n")
 
-    def forget(self, ending: Ending) -> None:
-        """Take runs that ended so as not ended."""
-        for point in self.read_points():
-            if (found := self.finding(point)) is not None and found.ending == ending:
-                self._finding(point.name).unlink()
+    def forget(self, points: Sequence[Point], endings: Sequence[Ending]) -> None:
+        """Take those runs that ended in one of these ways as not ended."""
+        for found in self.findings(points):
+            if found.ending in endings:
+                self._finding(found.name).unlink()
 
     @contextmanager
     def claim(self, name: str) -> Iterator[bool]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from amcl.data import has_test_split
-from amcl.evaluation import Protocol
+from amcl.evaluation import Protocol, Protocols
 from amcl.models import open_model
 from amcl.models.evaluate import JudgedOn, evaluation_of
 from amcl.training import Config
@@ -21,7 +21,11 @@ def check_split(config: Config, split: Split) -> None:
 
 
 def judge(
-    config: Config, run: Path, protocols: Sequence[Protocol], split: Split
+    config: Config,
+    run: Path,
+    protocols: Sequence[Protocol],
+    split: Split,
+    settings: Protocols | None = None,
 ) -> dict[str, dict[str, float]]:
     """What each protocol finds, as in {"linear test": {"top1": 0.5}}; kept in the run too."""
     if not protocols:
@@ -29,6 +33,7 @@ def judge(
     evaluation = evaluation_of(
         open_model(run),
         JudgedOn(split=split, data_root=config.data.data_root, workers=config.data.workers),
+        settings=settings,
         accelerator=config.hardware.accelerator,
         seed=config.run.seed,
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from amcl.evaluation import PROTOCOLS, Protocol
+from amcl.evaluation import PROTOCOLS, Protocol, Protocols
 from amcl.files import write_text
 from amcl.settings import choose, whole_number
 from amcl.sweep.folder import Finding, SweepFolder
@@ -25,15 +25,19 @@ def sweep(
     jobs: int = 1,
     protocols: Sequence[Protocol] = (),
     split: Split = "validation",
+    settings: Protocols | None = None,
     again: bool = False,
+    others: bool = True,
     tell: Tell = print,
 ) -> list[Finding]:
     """Carry out runs, each once, and judge each by `protocols` on `split`.
 
     The same call goes on where another stopped, and new points join those of the folder. `jobs`
-    processes share the work, here or on machines that share the folder. `again`: take up runs that
-    diverged or failed. Returns what was found of all runs of the folder, in their order. A script
-    that asks for several jobs needs `if __name__ == "__main__":` around what it does.
+    processes share the work, here or on machines that share the folder. `settings`: those of the
+    protocols; None: as `amcl evaluate` has them. `again`: take up runs that diverged or failed.
+    Returns what was found of all runs of the folder, in their order; without `others`, those of the
+    folder that are not among `points` are left alone. A script that asks for several jobs needs
+    `if __name__ == "__main__":` around what it does.
     """
     whole_number("jobs", jobs)
     choose("split", split, SPLITS)
@@ -43,11 +47,12 @@ def sweep(
     for point in points if protocols else ():
         check_split(point.config, split)
     folder = SweepFolder(Path(out))
-    points = folder.add(points, protocols, split)
+    known = folder.add(points, protocols, split)
+    asked = {point.name for point in points}
+    points = [point for point in known if others or point.name in asked]
     if again:
-        folder.forget("failed")
-        folder.forget("diverged")
-    work = partial(_work, folder, points, tuple(protocols), split)
+        folder.forget(points, ("failed", "diverged"))
+    work = partial(_work, folder, points, tuple(protocols), split, settings)
     try:
         work_together(work, jobs, tell, folder.path / "logs")
     except Interrupted as stopped:
@@ -59,8 +64,9 @@ def sweep(
         ) from stopped
     finally:
         found = folder.findings(points)
-        write_text(folder.path / "runs.csv", csv_text(found))
-        write_text(folder.path / "table.md", markdown(found))
+        everything = folder.findings(known)
+        write_text(folder.path / "runs.csv", csv_text(everything))
+        write_text(folder.path / "table.md", markdown(everything))
     if left := len(points) - len(found):
         tell(f"{left} of {len(points)} runs are with another process: the table is without them.")
     return found
@@ -71,6 +77,7 @@ def _work(
     points: Sequence[Point],
     protocols: tuple[Protocol, ...],
     split: Split,
+    settings: Protocols | None,
     tell: Tell,
 ) -> None:
     """One run after the other, as far as nobody else is at it."""
@@ -79,7 +86,7 @@ def _work(
             known = folder.finding(point)
             if not mine or not _missing(known, protocols, split):
                 continue
-            found = _find(folder, point, known, protocols, split)
+            found = _find(folder, point, known, protocols, split, settings)
             folder.keep(found)
         tell(f"{len(folder.findings(points))}/{len(points)}  {line(found)}")
 
@@ -103,6 +110,7 @@ def _find(
     known: Finding | None,
     protocols: tuple[Protocol, ...],
     split: Split,
+    settings: Protocols | None,
 ) -> Finding:
     """Train, if that is to be done, and judge by what has not been judged by yet."""
     run = folder.run(point.name)
@@ -111,7 +119,7 @@ def _find(
     if outcome.ending in ("complete", "collapsed"):
         new = [p for p in protocols if known is None or not _judged(known, p, split)]
         try:
-            results |= judge(point.config, run, new, split)
+            results |= judge(point.config, run, new, split, settings)
         except (RuntimeError, MemoryError) as error:
             outcome = replace(outcome, ending="failed", reason=f"judging: {reason_of(error)}")
     return Finding(
