@@ -321,6 +321,60 @@ def test_project_gives_the_heads_outputs(name):
     torch.testing.assert_close(method.project(x0)[0], method.heads.head(0)(h))
 
 
+def compared_by_hand(method, name, x0, x1, c):
+    """What head c compares of two views, as the papers have it."""
+    first, second = (method.backbone(x) for x in (x0, x1))
+    if name == "simsiam":
+        project, predict = method.heads.head(c % method.heads.num_heads), method.predictors.head(c)
+        return predict(project(first)), project(second)
+    project = method.heads.head(c)
+    if name in ("simclr", "barlow", "can"):
+        return project(first), project(second)
+    slow_backbone, slow_heads = method.keys.module
+    key = slow_heads.head(c)(slow_backbone(x1))
+    if name == "moco":
+        return project(first), key
+    return method.predictors.head(c)(project(first)), key
+
+
+@pytest.mark.parametrize("name", WITH_HEADS)
+@pytest.mark.parametrize("options", [{}, {"temperature": "uncertainty"}])
+def test_methods_say_what_their_loss_compares(name, options):
+    options = {} if name == "simsiam" else options
+    method, (x0, x1) = make(name, heads=2, **options).eval(), views()
+    part_encoders(method)
+    z0, z1 = method.compared(x0, x1)
+    width = 5 + method.loss.temperature.extra_outputs
+    assert z0.shape == z1.shape == (2, IMAGES, width)
+    for c in range(2):
+        expected = compared_by_hand(method, name, x0, x1, c)
+        torch.testing.assert_close((z0[c], z1[c]), expected)
+
+
+def test_simsiam_with_a_projector_a_head_compares_with_each():
+    method, (x0, x1) = make("simsiam", heads=2, shared_projector=False).eval(), views()
+    z0, z1 = method.compared(x0, x1)
+    for c in range(2):
+        expected = compared_by_hand(method, "simsiam", x0, x1, c)
+        torch.testing.assert_close((z0[c], z1[c]), expected)
+
+
+@pytest.mark.parametrize("name", ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow"])
+def test_pairs_compared_are_those_of_the_loss(name):
+    """The statistics of a step, which the loss keeps itself, are those of the pair matrix."""
+    options = {"symmetric": False, "queue": 0} if name == "moco" else {}
+    method = make(name, heads=2, temperature="adaptive", **options).eval()
+    x0, x1 = views()
+    method(x0, x1, watch=True)
+    matrices = [method.loss.pair_matrix(*method.compared(x0, x1))]
+    if name in ("simclr", "simsiam"):  # whose statistics are of both directions
+        matrices.append(method.loss.pair_matrix(*method.compared(x1, x0)))
+    own = torch.stack([m.tau.diagonal(dim1=1, dim2=2).mean(1) for m in matrices]).mean(0)
+    torch.testing.assert_close(own, method.stats.positive.tau)
+    s = torch.stack([m.s.diagonal(dim1=1, dim2=2).mean(1) for m in matrices]).mean(0)
+    torch.testing.assert_close(s, method.stats.positive.s)
+
+
 @pytest.mark.parametrize("name", [n for n in WITH_HEADS if (n, "uncertainty") not in REFUSED])
 def test_tau_makes_heads_one_wider(name):
     plain, tau = make(name), make(name, temperature="uncertainty")

@@ -1,17 +1,29 @@
 """What every multi-head loss shares: its settings, its checks, the reduction over heads."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import nn
 
-from amcl.functional import literal_prior_tau
+from amcl.functional import all_pairs, literal_prior_tau, unit
 from amcl.settings import choose, finite_number, positive_number, whole_number
 from amcl.temperature import Temperature
 
 HeadReduction = Literal["mean", "sum"]
 PriorTau = float | Literal["literal"]
+
+
+class PairMatrix(NamedTuple):
+    """All pairs of M items of one view with M of the other; the diagonal holds the positive ones.
+
+    The bounds are those of τ in pairs of either sign, None where it does not adapt within bounds.
+    """
+
+    s: torch.Tensor  # (C, M, M)
+    tau: torch.Tensor  # (C, M, M)
+    positive_bounds: tuple[float, float] | None
+    negative_bounds: tuple[float, float] | None
 
 
 class HeadLoss(nn.Module):
@@ -21,6 +33,9 @@ class HeadLoss(nn.Module):
     - `head_reduction`: "mean" over heads keeps the learning rate of one head, "sum" is the print;
     - `validate`: look for NaN in the input, which waits for the device once a call.
     """
+
+    items: ClassVar[Literal["images", "channels"]] = "images"
+    """What is compared, and so has a temperature in pairs."""
 
     def __init__(
         self,
@@ -51,6 +66,16 @@ class HeadLoss(nn.Module):
     def set_epoch(self, epoch: float) -> None:
         """Tell the temperature how far training is."""
         self.temperature.set_epoch(epoch)
+
+    def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
+        """s and τ of every item of z0 with every item of z1, (C, N, D) each: to look at."""
+        raise NotImplementedError
+
+    def cosines(self, z0: torch.Tensor, z1: torch.Tensor) -> torch.Tensor:
+        """sim(z, z') of every image in z0 with every image in z1, (C, N, D) each: (C, N, N)."""
+        with full_precision(z0):
+            z0, z1 = self._split("z0", z0)[0], self._split("z1", z1)[0]
+            return all_pairs(unit(z0), unit(z1))
 
     def extra_repr(self) -> str:
         return (

@@ -6,7 +6,7 @@ import torch
 
 from amcl import functional as F
 from amcl.distributed import rank, world_size
-from amcl.losses.base import HeadReduction, PriorTau, full_precision, same_items
+from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
@@ -101,6 +101,11 @@ class ContrastiveLoss(PairLoss):
                 return loss
             return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum() / n))
 
+    def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
+        """s and τ of each image of the first view with each of the second, in each head."""
+        with full_precision(z0):
+            return self._matrix(*self._views(z0, z1))
+
     def extra_repr(self) -> str:
         top_k = "" if self.top_k is None else f", top_k={self.top_k}"
         return (
@@ -109,15 +114,12 @@ class ContrastiveLoss(PairLoss):
         )
 
     def _pairs(self, z0: torch.Tensor, z1: torch.Tensor, given: torch.Tensor | None) -> Pairs:
-        z0, extra0 = self._split("z0", z0)
-        z1, extra1 = self._split("z1", z1)
-        same_items(z0, z1)
-        view0, view1 = self._projections(z0, extra0), self._projections(z1, extra1)
-        n = z0.shape[1]
+        view0, view1 = self._views(z0, z1)
+        n = view0.vectors.shape[1]
         index = torch.arange(n, device=z0.device).unsqueeze(1)
         if given is not None:
             given, extra = self._split("negatives", given)
-            _same_width(given, z0)
+            _same_width(given, view0.vectors)
             queue = self._projections(given, extra).as_candidates()
             return Pairs(view0, view1.as_positives(), queue, ignore=index[:, :0])
         own, candidates = index + rank() * n, view1.as_candidates_of_all_ranks()
@@ -130,6 +132,12 @@ class ContrastiveLoss(PairLoss):
             view0.as_candidates_of_all_ranks().then(candidates),
             ignore=torch.cat([torch.cat([own, partner], 1), torch.cat([partner, own], 1)]),
         )
+
+    def _views(self, z0: torch.Tensor, z1: torch.Tensor) -> tuple[Items, Items]:
+        z0, extra0 = self._split("z0", z0)
+        z1, extra1 = self._split("z1", z1)
+        same_items(z0, z1)
+        return self._projections(z0, extra0), self._projections(z1, extra1)
 
     def _projections(self, z: torch.Tensor, extra: torch.Tensor | None) -> Items:
         return self._items(F.unit(z), lambda scheme: scheme.keys(z, extra))

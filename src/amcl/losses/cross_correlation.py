@@ -1,13 +1,13 @@
 """The cross-correlation loss of Barlow Twins for C heads and any temperature scheme."""
 
 import functools
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 
 from amcl import functional as F
 from amcl.distributed import gather
-from amcl.losses.base import HeadReduction, PriorTau, full_precision, same_items
+from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, finite_number
@@ -35,6 +35,8 @@ class CrossCorrelationLoss(PairLoss):
     >>> CrossCorrelationLoss(3, ConstantTemperature(1.0))(z0, z1).shape
     torch.Size([])
     """
+
+    items: ClassVar[Literal["images", "channels"]] = "channels"
 
     def __init__(
         self,
@@ -69,9 +71,7 @@ class CrossCorrelationLoss(PairLoss):
     ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
         """The loss of two views, (C, N, D) each; with statistics on request."""
         with full_precision(z0):
-            view0, view1 = self._split("z0", z0), self._split("z1", z1)
-            same_items(view0[0], view1[0])
-            rows, columns = self._channels(*view0), self._channels(*view1)
+            rows, columns = self._views(z0, z1)
             dim = rows.vectors.shape[1]
             diagonal = torch.arange(dim, device=z0.device).unsqueeze(1)
             pairs = Pairs(rows, columns.as_positives(), columns.as_candidates(), ignore=diagonal)
@@ -81,11 +81,21 @@ class CrossCorrelationLoss(PairLoss):
                 return loss
             return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum()))
 
+    def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
+        """Correlations 𝒞_lm and τ_lm of the channels of two views, in each head: (C, D, D)."""
+        with full_precision(z0):
+            return self._matrix(*self._views(z0, z1))
+
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, lam={self.lam:.4g}, phi_on={self.phi_on!r}"
 
     def _bounds(self, scheme: Temperature) -> tuple[float, float] | None:
         return scheme.channel_bounds(literal=self.phi_on == "channels")
+
+    def _views(self, z0: torch.Tensor, z1: torch.Tensor) -> tuple[Items, Items]:
+        view0, view1 = self._split("z0", z0), self._split("z1", z1)
+        same_items(view0[0], view1[0])
+        return self._channels(*view0), self._channels(*view1)
 
     def _channels(self, local: torch.Tensor, local_extra: torch.Tensor | None) -> Items:
         z, extra = gather(local), None if local_extra is None else gather(local_extra)

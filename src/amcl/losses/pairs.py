@@ -11,7 +11,7 @@ import torch
 from amcl.distributed import gather
 from amcl.functional import all_pairs, most_similar, paired
 from amcl.functional.first_order import first_order_only
-from amcl.losses.base import HeadLoss
+from amcl.losses.base import HeadLoss, PairMatrix
 from amcl.losses.statistics import LossStats, PairStats
 from amcl.settings import whole_number
 from amcl.temperature import Temperature
@@ -165,6 +165,16 @@ class PairLoss(HeadLoss):
         negative = self.temperature.branch("negative")
         keys = keys_by(negative)
         return Items(vectors, keys if positive is negative else keys_by(positive), keys)
+
+    def _matrix(self, rows: Items, columns: Items) -> PairMatrix:
+        """Each row with each column: on the diagonal as its positive, elsewhere as a negative."""
+        positive = self.temperature.branch("positive")
+        negative = self.temperature.branch("negative")
+        s = all_pairs(rows.vectors, columns.vectors)
+        tau = negative.tau(rows.negative_keys, columns.negative_keys, all_pairs)
+        own = positive.tau(rows.positive_keys, columns.positive_keys, paired).squeeze(-1)
+        tau = tau.expand_as(s).diagonal_scatter(own.expand(s.shape[:2]), dim1=1, dim2=2)
+        return PairMatrix(s, tau, self._bounds(positive), self._bounds(negative))
 
     def _walk(
         self, pairs: Pairs, prior_tau: float, with_stats: bool

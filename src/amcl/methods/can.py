@@ -47,7 +47,7 @@ class CAN(HeadMethod):
     """CAN, and with several heads and adaptive temperatures (Eq. 2.4) CAN + AMCL.
 
     The heads read what the backbone makes of the visible patches: with `pool="mean"` their mean,
-    as published.
+    as published. `project` and `compared` show the backbone whole pictures, without masks or noise.
     """
 
     def __init__(self, settings: CANSettings, backbone: Backbone) -> None:

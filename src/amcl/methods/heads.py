@@ -147,6 +147,16 @@ class HeadMethod(Method):
         z: torch.Tensor = self.heads(self.backbone(images))
         return z
 
+    def compared(
+        self, view0: torch.Tensor, view1: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the loss compares of two views of N images: (C, N, D) each.
+
+        Of the second view it is what the first is held against. Where the temperature has extra
+        outputs they are still attached: `loss.pair_matrix` takes them off.
+        """
+        return self.project(view0), self.project(view1)
+
     def before_step(self, epoch: float, progress: float) -> None:
         self.loss.set_epoch(epoch)
 

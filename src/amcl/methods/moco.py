@@ -57,6 +57,12 @@ class MoCo(MomentumMethod):
         self._pushed += [k0, k1]
         return 0.5 * (loss + back)
 
+    def compared(
+        self, view0: torch.Tensor, view1: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries of the first view and keys of the second."""
+        return self.project(view0), self.keys(view1)
+
     def after_step(self) -> None:
         """The key encoder follows, and the step's keys enter the queue.
 

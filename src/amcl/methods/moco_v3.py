@@ -89,3 +89,9 @@ class MoCoV3(MomentumMethod):
         forth = self._keep(self.loss(q0, k1, return_stats=watch))
         back = self._keep(self.loss(q1, k0))
         return self.scale * (forth + back)
+
+    def compared(
+        self, view0: torch.Tensor, view1: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Predictions of the first view and keys of the second."""
+        return self.predictors(self.project(view0)), self.keys(view1)

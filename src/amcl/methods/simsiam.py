@@ -83,6 +83,13 @@ class SimSiam(HeadMethod):
         z0, z1 = self.predictors(h0), self.predictors(h1)
         return self._keep(self.loss(z0, z1, h0, h1, return_stats=watch))
 
+    def compared(
+        self, view0: torch.Tensor, view1: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Predictions of the first view and what they predict, the projections of the second."""
+        z0: torch.Tensor = self.predictors(self._target(view0))
+        return z0, self._target(view1).expand_as(z0)
+
     def _target(self, view: torch.Tensor) -> torch.Tensor:
         """What is predicted: (N, D) of a shared projector, (C, N, D) of one a head."""
         h = self.project(view)

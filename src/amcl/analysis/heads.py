@@ -1,0 +1,78 @@
+"""What each head attends to: do heads agree, and what does each of them find?"""
+
+from dataclasses import dataclass
+
+import torch
+
+from amcl.analysis.pairs import PairSample, negatives
+from amcl.analysis.separation import backbone_similarity
+from amcl.settings import whole_number
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Agreement:
+    """How far heads see alike, (C, C) each: 1 on the diagonal, NaN with a head that collapsed."""
+
+    correlation: torch.Tensor
+    """Of the similarities of negative pairs, from −1 to 1."""
+    neighbours: torch.Tensor
+    """Mean overlap (Jaccard) of the k nearest other images, from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval:
+    """What is found by the similarity of one view with others."""
+
+    name: str
+    """head 1, head 2, …; mean of heads; backbone."""
+    own: float
+    """Share of first views whose most similar second view is of their own image."""
+    same_class: float | None
+    """Share of first views whose most similar second view of another image is of their class."""
+
+
+def agreement(sample: PairSample, k: int = 10) -> Agreement:
+    """How far heads agree about which images are alike; k is at most N − 1."""
+    if sample.s is None:
+        raise ValueError("there are no heads, and so nothing that could agree.")
+    k = min(whole_number("k", k), len(sample) - 1)
+    heads = sample.num_heads
+    correlation = torch.corrcoef(negatives(sample.s.double())).view(heads, heads)
+    nearest = _without_own(sample.s).topk(k, dim=-1).indices
+    member = torch.zeros_like(sample.s).scatter_(-1, nearest, 1.0)
+    common = torch.einsum("aij,bij->abi", member, member)
+    return Agreement(
+        correlation=correlation.float(), neighbours=(common / (2 * k - common)).mean(-1)
+    )
+
+
+def retrieval(sample: PairSample) -> list[Retrieval]:
+    """What each head finds, the mean of their similarities where there are several, the backbone.
+
+    The classes play a part where there are labels alone.
+    """
+    by_name: dict[str, torch.Tensor] = {}
+    if sample.s is not None:
+        by_name |= {f"head {c}": s for c, s in enumerate(sample.s, start=1)}
+        if sample.num_heads > 1:
+            by_name["mean of heads"] = sample.s.mean(0)
+    by_name["backbone"] = backbone_similarity(sample)
+    return [_found(name, s, sample.labels) for name, s in by_name.items()]
+
+
+def _found(name: str, s: torch.Tensor, labels: torch.Tensor | None) -> Retrieval:
+    own = s.argmax(1) == torch.arange(len(s))
+    same_class = None
+    if labels is not None:
+        same_class = _share(labels[_without_own(s).argmax(1)] == labels)
+    return Retrieval(name=name, own=_share(own), same_class=same_class)
+
+
+def _without_own(s: torch.Tensor) -> torch.Tensor:
+    """Similarities (…, N, N) in which no image is like itself."""
+    own = torch.eye(s.shape[-1], dtype=torch.bool)
+    return s.masked_fill(own, -torch.inf)
+
+
+def _share(hits: torch.Tensor) -> float:
+    return hits.double().mean().item()

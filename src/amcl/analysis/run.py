@@ -1,0 +1,57 @@
+"""The sample of pairs of a run, from its folder alone."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from amcl.analysis.pairs import PairSample, PairSettings, pair_sample
+from amcl.data import DataSet
+from amcl.models import load_method
+from amcl.training import Config, RunFolder
+from amcl.training.hardware import find_accelerator
+from amcl.training.pretrain import load_data
+
+
+def sample_of_run(
+    run: str | Path,
+    settings: PairSettings | None = None,
+    *,
+    data: str | None = None,
+    data_root: str | None = None,
+    device: torch.device | str | None = None,
+) -> PairSample:
+    """What the method of a run sees of its own images, by its newest checkpoint.
+
+    `data` and `data_root` say where the images lie now, if they were moved. Views are drawn as in
+    training. `device`: a GPU where there is one, unless given.
+    """
+    folder = RunFolder(Path(run).expanduser())
+    config, method = folder.read_config(), load_method(folder.path)
+    size = method.backbone.image_size
+    images = _images(folder, config, size, data, data_root)
+    device = find_accelerator("auto") if device is None else device
+    return pair_sample(method, images, config.views, settings, device=device)
+
+
+def _images(
+    folder: RunFolder, config: Config, size: int, data: str | None, data_root: str | None
+) -> DataSet:
+    """The run's images, none of them decoded yet where they lie in files."""
+    own = config.data
+    where = replace(
+        own,
+        data=own.data if data is None else data,
+        data_root=own.data_root if data_root is None else data_root,
+        image_size=size,
+        memory=0.0,
+    )
+    try:
+        return load_data(replace(config, data=where))
+    except FileNotFoundError as error:
+        if data is not None or data_root is not None:
+            raise
+        raise FileNotFoundError(
+            f"{error} It is what the run in {folder.path} was trained on: say where it lies now, "
+            "with data (--data), or data_root (--data-root) for a named set."
+        ) from error
