@@ -98,8 +98,10 @@ def noise_like(images: torch.Tensor, sigma: torch.Tensor, seeds: torch.Tensor) -
 
     The noise of an image follows from its seed alone, whatever batch or process it is in.
     """
-    chance = torch.Generator(images.device)
     noise = torch.empty_like(images)
+    if images.is_meta:  # shapes alone, which no generator is for
+        return noise
+    chance = torch.Generator(images.device)
     for image, seed in zip(noise, seeds.tolist(), strict=True):
         image.normal_(generator=chance.manual_seed(seed))
     return noise.mul_(sigma.to(noise).view(-1, 1, 1, 1))

@@ -9,8 +9,10 @@ import difflib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 from amcl.methods import HeadSettings, LGPSettings
+from amcl.methods.contrastive import ContrastiveSettings
 from amcl.recipes import resnets, vits
 from amcl.training.config import Config
 
@@ -18,11 +20,29 @@ AMCL_HEADS = 3
 
 
 def with_amcl(config: Config) -> Config:
-    """The same configuration with three heads and adaptive temperatures."""
+    """The same configuration with adaptive temperatures, and three heads if it has but one."""
+    method = _headed(config)
+    heads = method.heads if method.heads > 1 else AMCL_HEADS
+    return replace(config, method=replace(method, heads=heads, temperature="adaptive"))
+
+
+def as_published(config: Config) -> Config:
+    """The same configuration with one head, a constant temperature, and softmax if it has a form.
+
+    >>> as_published(recipe("cifar10-moco-amcl")) == recipe("cifar10-moco")
+    True
+    """
+    plain: dict[str, Any] = {"heads": 1, "temperature": "constant"}
+    method = _headed(config)
+    if isinstance(method, ContrastiveSettings):
+        plain |= {"form": "softmax", "top_k": None}
+    return replace(config, method=replace(method, **plain))
+
+
+def _headed(config: Config) -> Any:
     if not isinstance(config.method, HeadSettings):
         raise ValueError(f"{config.method.name} has no heads, and so no AMCL form.")
-    method = replace(config.method, heads=AMCL_HEADS, temperature="adaptive")
-    return replace(config, method=method)
+    return config.method
 
 
 Make = Callable[[str], Config]

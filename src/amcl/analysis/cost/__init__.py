@@ -1,0 +1,19 @@
+"""What training and inference cost: parameters, FLOPs, seconds a step, memory."""
+
+from amcl.analysis.cost.comparison import Row, compare_cost, rows
+from amcl.analysis.cost.count import Cost, backbone_flops, cost_of, image_size_of
+from amcl.analysis.cost.measure import STEPS, StepCost, measure_in_turns, measure_step
+
+__all__ = [
+    "STEPS",
+    "Cost",
+    "Row",
+    "StepCost",
+    "backbone_flops",
+    "compare_cost",
+    "cost_of",
+    "image_size_of",
+    "measure_in_turns",
+    "measure_step",
+    "rows",
+]

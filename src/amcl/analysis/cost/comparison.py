@@ -1,0 +1,74 @@
+"""Costs side by side: a method as published, and with AMCL."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from amcl.analysis.cost.count import Cost, cost_of, image_size_of
+from amcl.analysis.cost.measure import StepCost
+from amcl.training.config import Config
+
+_PART = {"temperature": "temperature (φ)", "noise_embedding": "noise embedding"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of several configurations, in units that people read."""
+
+    name: str
+    label: str
+    values: tuple[float | None, ...]
+    part: bool = False
+    """Whether it is a part of the row above it."""
+
+    @property
+    def ratio(self) -> float | None:
+        """The last over the first; None where there is no such number."""
+        first, last = self.values[0], self.values[-1]
+        return last / first if len(self.values) > 1 and first and last is not None else None
+
+
+def compare_cost(base: Config, amcl: Config, image_size: int | None = None) -> tuple[Cost, Cost]:
+    """What two configurations cost, such as a method with one head and with AMCL."""
+    size = image_size or image_size_of(base)
+    return cost_of(base, size), cost_of(amcl, size)
+
+
+def rows(costs: Sequence[Cost], measured: Sequence[StepCost] = ()) -> list[Row]:
+    """All figures, a value for each configuration; what was measured last."""
+
+    def of(name: str, label: str, value: Callable[[Cost], float], part: bool = False) -> Row:
+        return Row(name, label, tuple(map(value, costs)), part)
+
+    found = [of("parameters", "parameters in training, M", lambda c: c.training_parameters / 1e6)]
+    for name in dict.fromkeys(name for cost in costs for name in cost.parameters):
+        found.append(Row(f"parameters/{name}", _PART.get(name, name), _of_part(costs, name), True))
+    if any(cost.trained != cost.training_parameters for cost in costs):
+        found.append(of("trained", "of these trained", lambda c: c.trained / 1e6, True))
+    if any(cost.momentum for cost in costs):
+        found.append(of("momentum", "momentum copy, not trained, M", lambda c: c.momentum / 1e6))
+    found += [
+        of("inference_parameters", "parameters at inference, M", _inference_parameters),
+        of("forward_flops", "GFLOPs an image, training, forward", lambda c: c.forward_flops / 1e9),
+        of("step_flops", "GFLOPs an image, forward and backward", lambda c: c.step_flops / 1e9),
+        of("inference_flops", "GFLOPs an image, inference", lambda c: c.inference_flops / 1e9),
+    ]
+    return found + (_measured(measured) if measured else [])
+
+
+def _inference_parameters(cost: Cost) -> float:
+    return cost.inference_parameters / 1e6
+
+
+def _of_part(costs: Sequence[Cost], name: str) -> tuple[float, ...]:
+    return tuple(cost.parameters.get(name, 0) / 1e6 for cost in costs)
+
+
+def _measured(steps: Sequence[StepCost]) -> list[Row]:
+    memory = tuple(s.peak_memory / 2**20 if s.peak_memory is not None else None for s in steps)
+    return [
+        Row("seconds", "seconds a step", tuple(step.median for step in steps)),
+        # What else the machine does can only add to it: far from the median, measure again.
+        Row("least_seconds", "the least", tuple(min(step.seconds) for step in steps), True),
+        Row("images_per_second", "images a second", tuple(s.images_per_second for s in steps)),
+        Row("peak_memory", "peak memory, MiB", memory),
+    ]

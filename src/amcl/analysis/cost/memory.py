@@ -1,0 +1,43 @@
+"""How much memory work takes at most."""
+
+import resource
+import sys
+from pathlib import Path
+
+import torch
+
+
+class PeakMemory:
+    """The growth of memory from here on: of the process on a CPU, of tensors on a GPU.
+
+    In a process that took more before, such as one that trained already, nothing is seen of it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._before = 0
+        if device.type == "cpu":
+            self._before = _resident("VmRSS")
+        elif device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(device)
+
+    def growth(self) -> int | None:
+        """Bytes at most since then; None where a device does not tell."""
+        if self.device.type == "cpu":
+            return max(_resident("VmHWM") - self._before, 0)
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+
+
+def _resident(field: str) -> int:
+    """Bytes of this process: now (VmRSS) or at most (VmHWM); where there is no /proc, at most.
+
+    Not getrusage where /proc can tell: on Linux its peak starts with that of the parent process.
+    """
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.is_file() else []
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name == field:
+            return int(value.split()[0]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,231 @@
+"""`amcl cost`: what a configuration costs, with and without AMCL."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from amcl import recipes
+from amcl.analysis.cost import (
+    STEPS,
+    Cost,
+    Row,
+    StepCost,
+    cost_of,
+    image_size_of,
+    measure_in_turns,
+    rows,
+)
+from amcl.backbones import read_safetensors
+from amcl.cli.pretrain import attempt
+from amcl.cli.start import Start, base_config, peek, require_images
+from amcl.environment import environment
+from amcl.files import write_text
+from amcl.methods import HeadSettings, LGPSettings, MethodName
+from amcl.settings import whole_number
+from amcl.training import Config, RunFolder
+from amcl.training.display import console
+
+DESCRIPTION = """Parameters and FLOPs in training and at inference, with and without AMCL.
+
+amcl cost --recipe imagenet-simclr
+
+amcl cost --data builtin --method moco --heads 3 --temperature adaptive
+
+amcl cost runs/first --batch-size 512
+
+amcl cost --data builtin --measure --json cost.json
+
+A method as published is compared with its AMCL form: three heads, adaptive temperatures. One with
+several heads or another temperature is compared with one head and a constant temperature. No image
+is needed, but for the size of the views where the data are a folder. --measure takes real steps on
+random images. Other options are those of `amcl pretrain`."""
+
+COUNTED = (
+    "FLOPs are two for each multiply-add of products, convolutions and attention. An image counts "
+    "with all its views, and with its share of the pairs of a batch."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Start):
+    """What `amcl cost` takes."""
+
+    folder: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")] = None
+    """A run folder, whose settings are taken."""
+    measure: bool = False
+    """Take training steps on this machine too: seconds a step, images a second, peak memory."""
+    steps: int = STEPS
+    """Steps that --measure takes of each, after a warm-up."""
+    json: Path | None = None
+    """Write all of it to this new file too."""
+
+    def __post_init__(self) -> None:
+        whole_number("steps", self.steps)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A column of the table."""
+
+    name: str
+    config: Config
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    return attempt("amcl cost", lambda: _cost(args))
+
+
+def parse(args: list[str]) -> Options:
+    """The options, on top of the recipe, file or run they start from."""
+    base = base_config(args, _run(args))
+    method: MethodName = base.method.name  # type: ignore[assignment]
+    options = tyro.cli(
+        Options,
+        prog="amcl cost",
+        description=DESCRIPTION,
+        args=args,
+        default=Options(method=method, settings=base),
+    )
+    if options.folder is not None and str(options.folder) != args[0]:
+        raise ValueError(f"name the run first: amcl cost {options.folder} …")
+    if options.json is not None and options.json.exists():
+        raise ValueError(f"{options.json} exists already: choose another file for --json.")
+    if options.settings.data.image_size is None:
+        require_images(options.settings)
+    return options
+
+
+def sides(config: Config) -> list[Side]:
+    """The configuration with one head and a constant temperature, and the other it is held against.
+
+    >>> [side.name for side in sides(Config())]
+    ['baseline', '+ AMCL']
+    """
+    method = config.method
+    if not isinstance(method, HeadSettings):
+        return [Side(method.name, config)]
+    plain = replace(method, heads=1, temperature="constant")
+    if method == plain:
+        return [Side("baseline", config), Side("+ AMCL", recipes.with_amcl(config))]
+    name = f"{method.heads} head{'s' * (method.heads > 1)}, {method.temperature}"
+    if method.heads > 1 and method.temperature == "adaptive":
+        name = "+ AMCL"
+    return [Side("baseline", replace(config, method=plain)), Side(name, config)]
+
+
+def _run(args: Sequence[str]) -> Config | None:
+    """The settings of the run that is named before all options."""
+    if not args or args[0].startswith("-"):
+        return None
+    name, asked = args[0], peek(args)
+    if given := [option for option in ("recipe", "config") if getattr(asked, option)]:
+        raise ValueError(f"{name} and --{given[0]} both say where to start: give one of them.")
+    run = RunFolder(Path(name).expanduser())
+    if name in recipes.names() and not run.path.exists():
+        raise ValueError(f"there is no run {name}: for the recipe, write --recipe {name}.")
+    config = run.read_config()
+    if asked.method not in (None, config.method.name):
+        raise ValueError(
+            f"--method {asked.method} does not go with {name}, which is of {config.method.name}: "
+            "leave one out."
+        )
+    if config.data.image_size is None and run.backbone.is_file():
+        # It says how large its views were, though its images may lie elsewhere by now.
+        _, made = read_safetensors(run.backbone)
+        if made is not None:
+            config = replace(config, data=replace(config.data, image_size=made["image_size"]))
+    return config
+
+
+def _cost(args: list[str]) -> None:
+    options = parse(args)
+    compared = sides(options.settings)
+    size = image_size_of(options.settings)
+    costs = [cost_of(side.config, size) for side in compared]
+    measured: list[StepCost] = []
+    if options.measure:
+        console.print(f"taking {options.steps} steps of each, in turns …", markup=False)
+        configs = [side.config for side in compared]
+        measured = measure_in_turns(configs, options.steps, image_size=size)
+    found = rows(costs, measured)
+    show(compared, costs[0], found, measured)
+    if options.json is not None:
+        text = json.dumps(_to_dict(compared, costs, measured, found), indent=2, ensure_ascii=False)
+        write_text(options.json, text + "\n")
+
+
+def show(
+    compared: Sequence[Side], cost: Cost, found: Sequence[Row], measured: Sequence[StepCost]
+) -> None:
+    """The table, and what its numbers mean."""
+    out = Console(highlight=False)
+    config = compared[0].config
+    width = f" ×{config.backbone.width:.3g}" if config.backbone.width != 1 else ""
+    parts = f", in parts of {cost.batch_size}" if config.run.accumulate > 1 else ""
+    out.print(
+        f"{config.method.name}, {config.backbone.backbone}{width}, {cost.image_size} pixels, "
+        f"batches of {config.run.batch_size}{parts}",
+        markup=False,
+    )
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("")
+    for side in compared:
+        table.add_column(Text(side.name), justify="right")
+    if len(compared) > 1:
+        table.add_column("ratio", justify="right")
+    for row in found:
+        ratio = [] if len(compared) == 1 else [_text(row.ratio, ".3f")]
+        label = f"  {row.label}" if row.part else row.label
+        table.add_row(Text(label), *(_text(value, ".4g") for value in row.values), *ratio)
+    out.print(table)
+    for note in _notes(compared, measured):
+        out.print(note, markup=False)
+
+
+def _text(value: float | None, form: str) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 1e4 else f"{value:{form}}"
+
+
+def _notes(compared: Sequence[Side], measured: Sequence[StepCost]) -> list[str]:
+    config = compared[-1].config
+    notes = [COUNTED]
+    if isinstance(config.method, LGPSettings):
+        notes.append("These are LGP's second stage; its first is a run of mae.")
+    if len(compared) == 1:
+        notes.append(f"{config.method.name} has no heads, and so no AMCL form.")
+    elif compared[-1].name == "+ AMCL" and isinstance(config.method, HeadSettings):
+        notes.append(f"+ AMCL: {config.method.heads} heads, adaptive temperatures.")
+    if measured:
+        step = measured[0]
+        notes.append(
+            f"Steps of {step.batch_size} images on {step.device}: the median of "
+            f"{len(step.seconds)}, taken in turns; decoding of pictures is not among them."
+        )
+    return notes
+
+
+def _to_dict(
+    compared: Sequence[Side],
+    costs: Sequence[Cost],
+    measured: Sequence[StepCost],
+    found: Sequence[Row],
+) -> dict[str, Any]:
+    columns = []
+    for number, (side, cost) in enumerate(zip(compared, costs, strict=True)):
+        column: dict[str, Any] = {"name": side.name, **cost.to_dict()}
+        if measured:
+            column["measured"] = measured[number].to_dict()
+        columns.append({**column, "config": side.config.to_toml()})
+    ratios = {row.name: row.ratio for row in found if row.ratio is not None}
+    return {"columns": columns, "ratios": ratios, "environment": environment()}
