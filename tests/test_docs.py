@@ -17,8 +17,20 @@ import amcl
 import amcl.methods
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.cli import compare, embed, evaluate, export, search, sweep
+from amcl.cli import (
+    analyse,
+    compare,
+    cost,
+    embed,
+    evaluate,
+    export,
+    report,
+    reproduce,
+    search,
+    sweep,
+)
 from amcl.cli.pretrain import parse
+from amcl.experiments import ANALYSES, ENTRIES, SCALES
 from amcl.files import write_text
 from amcl.search import space_from
 from amcl.training.pretrain import export_backbone
@@ -106,6 +118,35 @@ def test_searches_and_sweeps_are_understood(command, args, tmp_path, monkeypatch
     else:
         options = search.parse(words)
         assert space_from(options.settings, options.space or ["paper"])
+
+
+def reports():
+    """Every report, analysis, table and cost that the documents tell a reader to ask for."""
+    for document in DOCUMENTS:
+        for line in document.read_text().splitlines():
+            if found := re.match(r"\s*amcl (report|analyse|reproduce|cost)( .*)$", line):
+                args = re.split(r"\s{3,}| #", found[2])[0]
+                yield pytest.param(found[1], args, id=f"{found[1]}{args}"[:50])
+
+
+@pytest.mark.parametrize(("command", "args"), list(reports()))
+def test_commands_of_reports_are_understood(command, args, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_text(Path("runs/first/config.toml"), recipes.recipe("builtin-simclr").to_toml())
+    words = shlex.split(args.replace("FOLDER", "pictures"))
+    if command == "report":
+        tyro.cli(report.Options, args=words)
+    elif command == "reproduce":
+        asked = tyro.cli(reproduce.Options, args=words)
+        assert asked.list or set(asked.names) <= {*ENTRIES, "all"}
+    else:
+        {"analyse": analyse, "cost": cost}[command].parse(words)
+
+
+def test_every_analysis_and_scale_is_documented():
+    text = (ROOT / "docs/reports.md").read_text()
+    for name in (*ANALYSES, *SCALES):
+        assert f"| `{name}` |" in text
 
 
 def test_there_are_code_blocks():

@@ -10,6 +10,7 @@ from amcl.data.load import (
     same_source,
     validation_of,
 )
+from amcl.data.named import missing_sets
 from amcl.data.stream import Batch, stream
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "has_test_split",
     "list_pictures",
     "load_dataset",
+    "missing_sets",
     "same_source",
     "stream",
     "validation_of",

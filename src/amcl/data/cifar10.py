@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 FILE = "cifar10.safetensors"
+BATCHES = "cifar-10-batches-py"  # torchvision's
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
@@ -55,7 +56,7 @@ def read(root: Path) -> Tensors | None:
                 f"{path} is not CIFAR-10: {error}. Remove it and run `amcl data cifar10` again."
             ) from error
         return tensors
-    if (root / "cifar-10-batches-py").is_dir():
+    if (root / BATCHES).is_dir():
         return read_torchvision(root)
     return None
 

@@ -58,7 +58,7 @@ def _download_cifar10(root: Path, say: Say) -> None:
     raise DownloadError(
         "CIFAR-10 could not be fetched.\n" + "\n".join(reasons) + "\n"
         "By hand: get cifar-10-python.tar.gz from www.cs.toronto.edu/~kriz/cifar.html on a machine "
-        f"with access, and unpack it to {root / 'cifar-10-batches-py'}."
+        f"with access, and unpack it to {root / cifar10.BATCHES}."
     )
 
 

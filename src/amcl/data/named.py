@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +33,13 @@ class Named:
     load: Callable[[Path, "Named", Options], DataSet]
     test: bool = True
     validation: Literal["given", "spared", "cut"] = "cut"
+    also: str = ""
+    """Another place that it is read from."""
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where it may lie in the data folder."""
+        return (self.place, self.also) if self.also else (self.place,)
 
 
 def data_root(root: Path | None = None) -> Path:
@@ -51,6 +58,18 @@ def missing(known: Named, root: Path) -> FileNotFoundError:
     return FileNotFoundError(
         f"{root / known.place} does not exist: {known.fetch.format(root=root)}"
     )
+
+
+def missing_sets(names: Sequence[str], root: str | Path | None = None) -> list[str]:
+    """What to do about those of the sets that are not there; nothing is read."""
+    told = []
+    for name in names:
+        place = data_root(Path(root) if root else None)
+        if name in NAMED and not any((place / p).exists() for p in NAMED[name].places):
+            told.append(str(missing(NAMED[name], place)))
+        elif name not in NAMED and name != "builtin" and not Path(name).expanduser().is_dir():
+            told.append(f"There is no folder {name!r}.")
+    return told
 
 
 def _load_cifar10(root: Path, known: Named, options: Options) -> DataSet:
@@ -234,6 +253,7 @@ NAMED: dict[str, Named] = {
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2470, 0.2435, 0.2616),
         load=_load_cifar10,
+        also=cifar10.BATCHES,
     ),
     "cifar100": Named(
         place="cifar-100-python",

@@ -1,4 +1,4 @@
-"""What the pictures share: colours and shapes, figures, marks of trials, words, the legend."""
+"""What the pictures share: shapes, marks of trials, words, the legend."""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from amcl.drawing import BLUE, DARK, ORANGE, PINK, VERMILION, figure_of, plain
 from amcl.search.records import Record
 
 if TYPE_CHECKING:  # loaded only where something is drawn
@@ -18,30 +19,22 @@ Placed = Sequence[tuple[Record, float]]
 """Trials, each with its x."""
 
 SYMBOLS = {"eta": "η", "iota": "ι", "beta": "β", "heads": "C", "top_k": "κ"}
-# The colours of Okabe and Ito, which colour-blind readers tell apart; shapes say the same again.
-DARK, BLUE = "#333333", "#0072B2"
+# Shapes say the same again as colours.
 MARKS = {
     "complete": (BLUE, "o"),
-    "pruned": ("#E69F00", "v"),
-    "collapsed": ("#D55E00", "|"),
+    "pruned": (ORANGE, "v"),
+    "collapsed": (VERMILION, "|"),
     "diverged": ("#000000", "x"),
     "invalid": ("#888888", "+"),
-    "failed": ("#CC79A7", "d"),
+    "failed": (PINK, "d"),
 }
 WIDTH = 8
 BAND = 0.12  # of the height, for trials without a value
 
 
-def figure_of(height: float) -> "Figure":
-    """An empty figure of the width of all pictures, outside of pyplot's list."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
-    figure = Figure(figsize=(WIDTH, height), facecolor="white", layout=engine)
-    FigureCanvasAgg(figure)
-    return figure
+def study_figure(height: float) -> "Figure":
+    """An empty figure of the width of all pictures of a study."""
+    return figure_of(WIDTH, height)
 
 
 def scored(records: Sequence[Record]) -> list[Record]:
@@ -107,23 +100,9 @@ def words(ax: "Axes", text: str) -> None:
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=DARK)
 
 
-def bare(ax: "Axes", inner: bool = False) -> None:
-    """No more lines than are read; no ticks upwards if `inner`."""
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(labelsize=9)
-    if inner:
-        ax.tick_params(axis="y", length=0)
-
-
 def symbol(name: str) -> str:
     """What a field is called in a picture."""
     return plain(SYMBOLS.get(name, name))
-
-
-def plain(text: str, length: int = 60) -> str:
-    """Text as it is, not a formula; cut where it would push the picture aside."""
-    text = text if len(text) <= length else text[: length - 1] + "…"
-    return text.replace("$", r"\$")
 
 
 def signs(names: Sequence[str]) -> int:

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from amcl.drawing import DARK, FAINT, GREEN, ORANGE, PINK, bare
 from amcl.search.plots.axis import Axis
 from amcl.search.plots.drawing import (
-    DARK,
     Placed,
     aside,
-    bare,
     dots,
     drawn_values,
-    figure_of,
     legend,
     lost,
     scored,
+    study_figure,
     symbol,
     trials,
 )
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMS = {
-    "softmax": ("#009E73", "o"),
-    "top_k": ("#E69F00", "s"),
-    "top_k_softmax": ("#CC79A7", "^"),
+    "softmax": (GREEN, "o"),
+    "top_k": (ORANGE, "s"),
+    "top_k_softmax": (PINK, "^"),
 }
 
 
@@ -45,7 +44,7 @@ def heads_and_top_k(
         drawn.remove("form")  # one panel shows both
     if not drawn:
         raise ValueError("No field to draw: neither heads, nor form, nor top_k was searched.")
-    figure = figure_of(3.7)
+    figure = study_figure(3.7)
     panels = figure.subplots(1, len(drawn), sharey=True, squeeze=False)[0]
     draw = {"heads": _heads, "top_k": _top_k, "form": by_choice}
     for name, ax in zip(drawn, panels, strict=True):
@@ -105,7 +104,7 @@ def _room_for(ax: "Axes", records: Sequence[Record]) -> tuple[float, Placed]:
         return math.exp(x) if log else x
 
     ax.set_xlim(along(0), along(1.24))
-    ax.axvline(along(1.02), color="#BBBBBB", lw=0.8)
+    ax.axvline(along(1.02), color=FAINT, lw=0.8)
     return along(1.13), [(r, along(1.13 + 0.3 * aside(r))) for r in records]
 
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from amcl.drawing import DARK
 from amcl.search.plots.drawing import (
-    DARK,
     MARKS,
     dots,
     drawn_values,
-    figure_of,
     legend,
     lost,
     scored,
+    study_figure,
 )
 from amcl.search.plots.scales import padded, value_axis, whole_axis
 from amcl.search.records import Record
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def history(records: Sequence[Record], objective_label: str, share: bool) -> "Figure":
     """The value of each trial in order, and the best so far."""
-    figure = figure_of(4)
+    figure = study_figure(4)
     ax = figure.subplots()
     numbers = [r.number for r in records] or [0]
     done, pruned = scored(records), [r for r in records if _last(r) is not None]

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from amcl.drawing import BLUE, bare
 from amcl.search.plots.axis import Axis
-from amcl.search.plots.drawing import BLUE, bare, figure_of, scored, symbol, words
+from amcl.search.plots.drawing import scored, study_figure, symbol, words
 from amcl.search.records import Record
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def importance(records: Sequence[Record], axes: Mapping[str, Axis]) -> "Figure":
     found = {} if reason else importances(records, axes)
     if not reason and not found:
         reason = "The best trials lie where the others do:\nno field sets them apart."
-    figure = figure_of(1 + 0.38 * max(len(found), 3))
+    figure = study_figure(1 + 0.38 * max(len(found), 3))
     ax = figure.subplots()
     if reason:
         ax.set_axis_off()

@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from amcl.files import whole_file
+from amcl.drawing import save_png
 from amcl.search.plots.axis import Axis
 from amcl.search.plots.heads import heads_and_top_k
 from amcl.search.plots.history import history
 from amcl.search.plots.importance import importance
 from amcl.search.plots.sensitivity import OWN_PICTURE, sensitivity
 from amcl.search.records import Record
-
-DPI = 150
 
 
 def save_plots(
@@ -32,6 +30,5 @@ def save_plots(
         figures["heads_and_top_k"] = heads_and_top_k(records, axes, objective_label, share)
     paths = [folder / f"{name}.png" for name in figures]
     for path, figure in zip(paths, figures.values(), strict=True):
-        with whole_file(path) as file:
-            figure.savefig(file, format="png", dpi=DPI)
+        save_png(figure, path)
     return paths

@@ -4,8 +4,9 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from amcl.drawing import bare, plain
 from amcl.search.plots.axis import Axis, told
-from amcl.search.plots.drawing import Numbers, bare, plain, signs, words
+from amcl.search.plots.drawing import Numbers, signs, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

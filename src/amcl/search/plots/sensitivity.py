@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from amcl.drawing import DARK, bare
 from amcl.search.plots.axis import Axis
 from amcl.search.plots.drawing import (
-    DARK,
     Numbers,
     aside,
-    bare,
     drawn_values,
-    figure_of,
     legend,
     scored,
+    study_figure,
     symbol,
     trials,
 )
@@ -43,7 +42,7 @@ def sensitivity(
         )
     columns = 2 if len(names) == 4 else min(len(names), 3)
     rows = math.ceil(len(names) / columns)
-    figure = figure_of(1.1 + (2.1 if rows > 1 else 2.6) * rows)
+    figure = study_figure(1.1 + (2.1 if rows > 1 else 2.6) * rows)
     panels = figure.subplots(rows, columns, sharey=True, squeeze=False)
     values = drawn_values([r.value for r in scored(records)], share)
     for name, ax in zip(names, panels.flat, strict=False):

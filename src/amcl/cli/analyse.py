@@ -1,0 +1,101 @@
+"""`amcl analyse`: what a setting does to what is learned."""
+
+import logging
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+
+from amcl.cli.pretrain import attempt
+from amcl.cli.start import Start, base_config, require_images
+from amcl.cli.tables import show_tables
+from amcl.experiments import ANALYSES, analyse
+from amcl.methods import MethodName
+from amcl.sweep.judge import Split
+from amcl.training.config import unknown
+from amcl.training.display import console, log_to_console
+
+_LISTED = "\n\n".join(f"{a.name}: {a.question}" for a in ANALYSES.values())
+DESCRIPTION = f"""Find what a setting does, with and without AMCL: runs, a table, a picture, a page.
+
+amcl analyse heads --data builtin --epochs 10 --out analyses/first
+
+amcl analyse overlap --data FOLDER --values 0.3 0.6 0.9 --seeds 0 1 2 --jobs 2 --out analyses/crops
+
+The analyses:
+
+{_LISTED}
+
+The same command goes on where it was stopped; other analyses with the same settings and --out
+share its runs. Costs need no runs: `amcl cost`. Other options are those of `amcl pretrain`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Start):
+    """What `amcl analyse` takes."""
+
+    name: Annotated[str, tyro.conf.Positional]
+    """Which analysis."""
+    out: Path
+    """Where runs go, and the page with its table and pictures, in a folder of the analysis."""
+    values: tuple[str, ...] = ()
+    """What to try; none: what the analysis has itself. κ: numbers or shares, as 10%; backbones:
+    own, or names with a width, as resnet18*0.5."""
+    metric: Literal["knn", "linear", "auroc"] = "knn"
+    """What is compared: accuracy by kNN or a linear probe; without labels, how often a positive
+    pair is more alike than a negative one."""
+    seeds: tuple[int, ...] = (0,)
+    """The seeds of the runs."""
+    split: Split = "validation"
+    """What runs are judged on. Choose settings by validation, and report on test."""
+    jobs: int = 1
+    """Runs at once, each with its share of the cores, and a GPU of its own where there are some."""
+    again: bool = False
+    """Take up runs that diverged or failed."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    return attempt("amcl analyse", lambda: _analyse(args), "The same command goes on.")
+
+
+def parse(args: list[str]) -> Options:
+    """The options, on top of the recipe or file they start from."""
+    base = base_config(args)
+    method: MethodName = base.method.name  # type: ignore[assignment]
+    options = tyro.cli(
+        Options,
+        prog="amcl analyse",
+        description=DESCRIPTION,
+        args=args,
+        default=Options(name=tyro.MISSING, out=tyro.MISSING, method=method, settings=base),
+    )
+    if options.name not in ANALYSES:
+        given = f"the analysis {options.name!r} is asked for"
+        raise ValueError(unknown(given, options.name, ANALYSES))
+    require_images(options.settings)
+    return options
+
+
+def _analyse(args: list[str]) -> None:
+    options = parse(args)
+    log_to_console(logging.ERROR)
+    page = analyse(
+        options.name,
+        options.settings,
+        options.out,
+        values=options.values,
+        metric=options.metric,
+        seeds=options.seeds,
+        split=options.split,
+        jobs=options.jobs,
+        again=options.again,
+        command=shlex.join(["amcl", "analyse", *args]),
+        tell=lambda line: console.print(line, soft_wrap=True, markup=False),
+    )
+    shown = Console(highlight=False)
+    show_tables(page.parent, shown)
+    shown.print(f"{page}, with table.md, numbers.csv and pictures", soft_wrap=True)

@@ -1,0 +1,53 @@
+"""`amcl report`: one page of pictures on what runs have learned."""
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+
+from amcl.cli.pretrain import attempt
+from amcl.report import ReportSettings, report
+from amcl.training.display import log_to_console
+
+DESCRIPTION = """Show what a run has learned, on one page of pictures.
+
+amcl report runs/first
+
+amcl report runs/simclr runs/amcl --out compared.html
+
+amcl report runs/first --images 1000 --map umap
+
+The page is one HTML file that needs nothing else: curves, similarities of pairs, temperatures,
+what heads see, pairs and neighbours to look at, a map of the images, cost, settings. Several runs
+are put side by side. What needs labels is left out where there are none; an unfinished run is
+shown as far as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `amcl report` takes."""
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Run folders."""
+    out: Path | None = None
+    """The page; none: report.html in the run folder, for several runs in the working folder."""
+    settings: Annotated[ReportSettings, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=ReportSettings
+    )
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    options = tyro.cli(Options, args=args, prog="amcl report", description=DESCRIPTION)
+    return attempt("amcl report", lambda: _report(options))
+
+
+def _report(options: Options) -> None:
+    log_to_console(logging.WARNING)
+    path = report(options.runs, options.out, options.settings)
+    size = path.stat().st_size / 2**20
+    console = Console(highlight=False)
+    console.print(f"{path} ({size:.1f} MiB): open it in a browser", soft_wrap=True, markup=False)

@@ -1,0 +1,128 @@
+"""`amcl reproduce`: the paper's tables and figures."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from amcl.cli.pretrain import attempt
+from amcl.cli.tables import show_tables
+from amcl.data import missing_sets
+from amcl.experiments import ENTRIES, SCALES, reproduce
+from amcl.experiments.estimate import seconds, spelled
+from amcl.experiments.reproduce import entry, runs_of, sets_of
+from amcl.experiments.scales import Scale, ScaleName
+from amcl.training import HardwareSettings
+from amcl.training.display import console, log_to_console
+
+DESCRIPTION = """Run what is behind a table or figure, and show it beside the paper's numbers.
+
+amcl reproduce --list
+
+amcl reproduce table-3 --scale cpu --jobs 2
+
+amcl reproduce figure-5 figure-9 --scale paper --data-root /data
+
+amcl reproduce all --scale smoke
+
+Scales: smoke shows that all of it works, in minutes; cpu takes hours on 2 cores, with a fixed part
+of CIFAR-10, a narrow network, few epochs and 3 seeds; paper has the paper's settings. Entries of
+one scale share their runs in one folder, and the same command goes on where it was stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `amcl reproduce` takes."""
+
+    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """Tables and figures, as table-3 or figure-5; all: everything that can be run."""
+    list: Annotated[bool, tyro.conf.arg(constructor=bool)] = False
+    """Show each entry, what it needs and about how long it takes."""
+    scale: ScaleName = "cpu"
+    """How much of it is run."""
+    out: Path | None = None
+    """Where runs and tables go; none: reproduce/SCALE."""
+    data: tuple[str, ...] = ()
+    """Other sets or folders than the entry has at this scale."""
+    data_root: str | None = None
+    """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
+    seeds: int | None = None
+    """So many seeds; none: those of the scale."""
+    jobs: int = 1
+    """Runs at once, each with its share of the cores, and a GPU of its own where there are some."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """auto: a GPU where there is one."""
+    again: bool = False
+    """Take up runs that diverged or failed."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    return attempt("amcl reproduce", lambda: _reproduce(args), "The same command goes on.")
+
+
+def _reproduce(args: list[str]) -> None:
+    options = tyro.cli(Options, prog="amcl reproduce", description=DESCRIPTION, args=args)
+    scale = SCALES[options.scale]
+    shown = Console(highlight=False)
+    if options.list:
+        shown.print(_table(scale, options))
+        shown.print(f"Scale {scale.name}: {scale.told}.", soft_wrap=True, markup=False)
+        return
+    if not options.names:
+        raise ValueError("name a table or figure, as in `amcl reproduce table-3`; --list has them.")
+    names = [name for each in options.names for name in _expanded(each)]
+    log_to_console(logging.ERROR)
+    for name in names:
+        asked = entry(name)
+        if asked.make is not None:
+            points = runs_of(asked, scale, options.data, options.seeds)
+            time = spelled(seconds(points, gpu=scale.name == "paper"))
+            where = "a GPU" if scale.name == "paper" else "2 cores"
+            told = f"{name}: {len(points)} runs, about {time} on {where} where none has been run"
+            console.print(told, soft_wrap=True, markup=False)
+        page = reproduce(
+            name,
+            scale=options.scale,
+            out=options.out,
+            data=options.data,
+            data_root=options.data_root,
+            seeds=options.seeds,
+            jobs=options.jobs,
+            hardware=HardwareSettings(accelerator=options.accelerator),
+            again=options.again,
+            tell=lambda line: console.print(line, soft_wrap=True, markup=False),
+        )
+        show_tables(page.parent, shown)
+        shown.print(f"{page}, with table.md, numbers.csv and pictures", soft_wrap=True)
+
+
+def _expanded(name: str) -> list[str]:
+    """The names that `all` stands for."""
+    return [e.name for e in ENTRIES.values() if not e.unavailable] if name == "all" else [name]
+
+
+def _table(scale: Scale, options: Options) -> Table:
+    out = Table(box=SIMPLE_HEAD)
+    about = f"about, on {'a GPU' if scale.name == 'paper' else '2 cores'}"
+    for column in ("entry", "what it is", "needs", "runs", about):
+        out.add_column(column, overflow="fold", no_wrap=column == "entry")
+    for each in ENTRIES.values():
+        if each.unavailable:
+            out.add_row(each.name, each.title, "", "", f"not yet: {each.unavailable}")
+        elif each.make is None:
+            out.add_row(each.name, each.title, "nothing", "0", "1 min")
+        else:
+            points = runs_of(each, scale, options.data, options.seeds)
+            needs = ", ".join(
+                f"{name} (missing)" if missing_sets([name], options.data_root) else name
+                for name in sets_of(each, scale, options.data)
+            )
+            time = spelled(seconds(points, gpu=scale.name == "paper"))
+            out.add_row(each.name, each.title, needs, str(len(points)), time)
+    return out

@@ -1,0 +1,198 @@
+"""What all pictures share: colours, figures, and how they become files and parts of a page."""
+
+import io
+import re
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from amcl.files import whole_file
+
+if TYPE_CHECKING:  # loaded only where something is drawn
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DARK = "#333333"
+"""Lines and words; on a page it is the page's own ink."""
+FAINT = "#BBBBBB"
+"""Lines that only guide the eye; on a page, the page's ink made faint."""
+# The colours of Okabe and Ito, which colour-blind readers tell apart. Their yellow is too light
+# for lines on white, their black is DARK.
+BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
+PINK, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+PALETTE = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, DARK)
+"""One colour after another, for lines and dots of different kinds."""
+
+DPI = 150
+# On a page: its own ink, and the colours that it makes lighter in the dark.
+_ON_PAGE = {
+    "#000000": "currentColor",
+    DARK: "currentColor",
+    BLUE: f"var(--blue, {BLUE})",
+    VERMILION: f"var(--vermilion, {VERMILION})",
+    GREEN: f"var(--green, {GREEN})",
+    SKY: f"var(--sky, {SKY})",
+}
+
+
+def figure_of(width: float, height: float) -> "Figure":
+    """An empty figure of so many inches, outside of pyplot's list."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    engine = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.06)
+    figure = Figure(figsize=(width, height), facecolor="white", layout=engine)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def bare(ax: "Axes", inner: bool = False) -> None:
+    """No more lines than are read; no ticks upwards if `inner`."""
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(labelsize=9)
+    if inner:
+        ax.tick_params(axis="y", length=0)
+
+
+def legend_below(figure: "Figure") -> None:
+    """One legend for all panels, in as many columns as the figure has room for."""
+    pairs = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in figure.axes]
+    found = {label: handle for panel in pairs for handle, label in panel}
+    if not found:
+        return
+    column = 0.65 + 0.08 * max(map(len, found))  # inches: a mark, and letters of 9 points
+    figure.legend(
+        list(found.values()),
+        list(found),
+        loc="outside lower center",
+        ncols=max(1, min(len(found), int(figure.get_figwidth() / column))),
+        frameon=False,
+        fontsize=9,
+        columnspacing=1.4,
+    )
+
+
+def plain(text: str, length: int = 60) -> str:
+    """Text as it is, not a formula; cut where it would push the picture aside.
+
+    >>> plain("worth $5 and $6", 9)
+    'worth \\\\$5…'
+    """
+    text = text if len(text) <= length else text[: length - 1] + "…"
+    return text.replace("$", r"\$")
+
+
+def save_png(figure: "Figure", path: Path) -> None:
+    """Write a figure as a PNG file, whole or not at all."""
+    with whole_file(path) as file:
+        figure.savefig(file, format="png", dpi=DPI)
+
+
+def on_page(colour: str) -> str:
+    """A colour as a page has it, so that it follows light and dark; others stay as they are.
+
+    >>> on_page(DARK), on_page(BLUE), on_page(PINK)
+    ('currentColor', 'var(--blue, #0072B2)', '#CC79A7')
+    """
+    return _ON_PAGE.get(colour.upper(), colour)
+
+
+def svg_of(figure: "Figure", alt: str, salt: str) -> str:
+    """A figure as an `<svg>` element for an HTML page.
+
+    Words stay words, in the page's font; the ground is transparent; black and DARK become the
+    page's ink, so that they follow light and dark. `alt` tells it in words to who cannot see it;
+    `salt` sets its ids apart from those of other figures on the page.
+    """
+    import matplotlib
+
+    if not re.fullmatch(r"[A-Za-z][\w-]*", salt):
+        raise ValueError(f"salt must be a letter, then letters and digits, got {salt!r}.")
+    file = io.StringIO()
+    with (
+        matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}),
+        warnings.catch_warnings(),
+    ):
+        # The page's own fonts will have it.
+        warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
+        figure.savefig(file, format="svg", transparent=True)
+    root = ElementTree.fromstring(file.getvalue())
+    _simplify(root)
+    _rename_ids(root, salt)
+    view = root.attrib["viewBox"]
+    # An inch is 72 of matplotlib's points and 96 of a page's pixels.
+    width = round(float(view.split()[2]) * 96 / 72)
+    root.attrib.clear()
+    root.attrib |= {"class": "drawing", "viewBox": view, "role": "img", "aria-label": alt}
+    root.attrib |= {"fill": "currentColor", "stroke-linejoin": "round"}
+    root.attrib["style"] = f"--natural: {width}px"
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _simplify(element: ElementTree.Element) -> None:
+    """Plain tags, the page's ink and font, and no more than is drawn."""
+    element.tag = element.tag.rpartition("}")[2]
+    element.tail = None
+    if element.text is not None and not element.text.strip():
+        element.text = None
+    for child in list(element):
+        if child.tag.rpartition("}")[2] in ("metadata", "style"):  # a style would rule the page
+            element.remove(child)
+        else:
+            _simplify(child)
+    for key, value in list(element.attrib.items()):
+        del element.attrib[key]
+        name = key.rpartition("}")[2]
+        if tidy := _tidy(name, value):
+            element.attrib[name] = tidy
+
+
+def _tidy(key: str, value: str) -> str:
+    if key == "style":
+        entries = [entry.strip() for entry in value.split(";") if entry.strip()]
+        return "; ".join(filter(None, map(_style, entries)))
+    if key == "transform":
+        return re.sub(r"rotate\(-?0(?:\.0)? [^)]*\)", "", value)
+    if key in ("d", "x", "y"):
+        return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", value).strip()
+    return value
+
+
+def _style(entry: str) -> str:
+    """One entry of a style, in the page's ink and font."""
+    name, _, value = (part.strip() for part in entry.partition(":"))
+    if name == "font":
+        # Before 3.11, matplotlib writes all in one: "italic 700 10px 'DejaVu Sans', sans-serif".
+        size = re.search(r"[\d.]+px", value)
+        if size is None:
+            raise RuntimeError(f"matplotlib wrote a font in an unknown form: {value!r}")
+        weight = re.search(r"\b(bold|[1-9]00)\b", value[: size.start()])
+        return f"font-size: {size[0]}" + (f"; font-weight: {weight[0]}" if weight else "")
+    if name == "font-family":
+        return ""
+    if name in ("fill", "stroke") and value.upper() == FAINT:
+        return f"{name}: currentColor; {name}-opacity: 0.25"
+    return f"{name}: {on_page(value)}"
+
+
+def _rename_ids(root: ElementTree.Element, salt: str) -> None:
+    """Ids that something refers to begin with the salt; others go."""
+    link = re.compile(r"url\(#([^)]+)\)")
+    used = {
+        name
+        for element in root.iter()
+        for key, value in element.attrib.items()
+        for name in ([value[1:]] if key == "href" and value[:1] == "#" else link.findall(value))
+    }
+    for element in root.iter():
+        for key, value in list(element.attrib.items()):
+            if key == "id":
+                del element.attrib[key]
+                if value in used:
+                    element.attrib[key] = f"{salt}-{value}"
+            elif key == "href" and value.startswith("#"):
+                element.attrib[key] = f"#{salt}-{value[1:]}"
+            else:
+                element.attrib[key] = link.sub(rf"url(#{salt}-\1)", value)

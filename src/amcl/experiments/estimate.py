@@ -1,0 +1,61 @@
+"""About how long experiments take, by the FLOPs of their backbones."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from amcl.analysis.cost import backbone_flops, image_size_of
+from amcl.sweep import Point
+from amcl.training import Config
+
+IMAGES = {
+    "builtin": 2000,
+    "cifar10": 50_000,
+    "cifar100": 50_000,
+    "stl10": 100_000,
+    "tinyimagenet": 100_000,
+    "imagenet": 1_281_167,
+}
+CPU = 6e10
+"""FLOPs a second of two cores with narrow networks, measured with ResNet-18 of a quarter width."""
+GPU = 5e13
+"""FLOPs a second that one GPU of a data centre gets out of a ResNet."""
+OVERHEAD = 3.0
+"""Seconds a run spends on starting and on being judged."""
+
+
+def seconds(points: Sequence[Point], gpu: bool) -> float | None:
+    """Of training, one run after the other; None where it is not known how many images there are.
+
+    Two views forward and backward, which is thrice forward.
+    """
+    total = 0.0
+    for point in points:
+        data, run = point.config.data, point.config.run
+        images = data.subset or IMAGES.get(data.data)
+        if images is None:
+            return None
+        total += 6 * _flops_of(point.config) * images * run.epochs / (GPU if gpu else CPU)
+        total += OVERHEAD
+    return total
+
+
+def spelled(time: float | None) -> str:
+    """A time for people.
+
+    >>> spelled(40), spelled(600), spelled(2e4), spelled(1e6), spelled(None)
+    ('1 min', '10 min', '6 h', '12 days', 'unknown')
+    """
+    if time is None:
+        return "unknown"
+    for unit, length in (("days", 86400), ("h", 3600)):
+        if time > 1.5 * length:
+            return f"{time / length:.0f} {unit}"
+    return f"{max(1, time / 60):.0f} min"
+
+
+def _flops_of(config: Config) -> int:
+    return _flops(replace(config.backbone, pool="auto"), image_size_of(config))
+
+
+_flops = cache(backbone_flops)

@@ -1,0 +1,193 @@
+"""The paper's tables and figures: their runs, and what they leave behind."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from amcl.analysis import sample_of_run
+from amcl.data import missing_sets
+from amcl.experiments.cases import AMCL, Part
+from amcl.experiments.entries import Entry
+from amcl.experiments.paper import ENTRIES
+from amcl.experiments.pool import Pool
+from amcl.experiments.product import Product, Topic, topic_of
+from amcl.experiments.scales import SCALES, Scale, ScaleName
+from amcl.experiments.tables import Filled, csv_text
+from amcl.report import require_packages
+from amcl.settings import choose, whole_number
+from amcl.sweep import Point
+from amcl.sweep.workers import Tell
+from amcl.training import HardwareSettings, Interrupted, RunError, RunFolder
+from amcl.training.config import unknown
+
+
+def entry(name: str) -> Entry:
+    """The entry of this name; an error with the nearest if there is none."""
+    if name not in ENTRIES:
+        raise ValueError(unknown(f"{name!r} is asked for", name, ENTRIES))
+    return ENTRIES[name]
+
+
+def sets_of(asked: Entry, scale: Scale, data: Sequence[str] = ()) -> tuple[str, ...]:
+    """The data sets that an entry is run on."""
+    return tuple(data) or scale.sets(*asked.sets)
+
+
+def runs_of(
+    asked: Entry, scale: Scale, data: Sequence[str] = (), seeds: int | None = None
+) -> list[Point]:
+    """The runs behind an entry."""
+    if asked.make is None:
+        return []
+    parts = asked.make(scale, sets_of(asked, scale, data))
+    return _pool(scale, Path()).points(parts, range(scale.seeds if seeds is None else seeds))
+
+
+def reproduce(
+    name: str,
+    *,
+    scale: ScaleName = "cpu",
+    out: str | Path | None = None,
+    data: Sequence[str] = (),
+    data_root: str | None = None,
+    seeds: int | None = None,
+    jobs: int = 1,
+    hardware: HardwareSettings | None = None,
+    again: bool = False,
+    tell: Tell = print,
+) -> Path:
+    """Run what is behind a table or figure of the paper, and write it as page, Markdown, CSV, PNG.
+
+    Runs go to the folder `out` (`reproduce/SCALE`), where all entries of a scale share them: what
+    has been run is not run again, and the same call goes on after it was stopped. `data`: other
+    sets or folders than the entry has at this scale. Returns the page.
+    """
+    asked = entry(name)
+    choose("scale", scale, tuple(SCALES))
+    size = SCALES[scale]
+    if asked.unavailable:
+        raise RunError(f"{name} cannot be reproduced: {asked.unavailable}.")
+    require_packages()
+    folder = Path(out) if out is not None else Path("reproduce") / scale
+    command = _command(name, scale, out, data, seeds)
+    if asked.make is None:
+        return _without_runs(asked, size, command).write(folder / name)
+    sets = sets_of(asked, size, data)
+    if told := missing_sets(sets, data_root):
+        raise RunError(
+            f"{name} at --scale {scale} needs data that are not there. {' '.join(told)} "
+            "Or choose others with --data."
+        )
+    count = size.seeds if seeds is None else whole_number("seeds", seeds)
+    parts = _on_machine(asked.make(size, sets), data_root, hardware)
+    pool = _pool(size, folder / "runs")
+    try:
+        findings = pool.carry_out(parts, range(count), jobs=jobs, again=again, tell=tell)
+    except Interrupted as stopped:
+        raise Interrupted(
+            f"stopped, everything is saved. Go on with: {command}", stopped.exit_code - 128
+        ) from stopped
+    filled = [
+        Filled(p, tuple(pool.number(c, range(count), findings) for c in p.cases)) for p in parts
+    ]
+    if all(number.mean is None for each in filled for number in each.numbers):
+        raise RunError(
+            f"not one run of {name} came to its end: {filled[0].bad()[0]}. --again takes them up "
+            "anew."
+        )
+    product = Product(
+        title=f"{name}: {asked.title}",
+        subtitle=f"At scale {scale}: {size.told}.",
+        topics=[*map(topic_of, filled), *(_pairs(parts, pool) if asked.histograms else ())],
+        csv=csv_text(filled),
+        command=command,
+        facts=_facts(parts, pool, sets, count),
+        config=parts[0].cases[0].config.to_toml(),
+    )
+    return product.write(folder / name)
+
+
+def _pool(scale: Scale, path: Path) -> Pool:
+    return Pool(
+        path=path,
+        base_of=lambda config: scale.config(config.data.data, config.method.name),
+        settings=scale.protocols,
+        pairs=scale.pairs,
+    )
+
+
+def _without_runs(asked: Entry, scale: Scale, command: str) -> Product:
+    from amcl.experiments.costs import cost_topics, design_topics
+
+    data = "builtin" if scale.few else "imagenet"
+    topics, csv = cost_topics(data) if asked.shows == "cost" else design_topics()
+    of = f"the recipes for {data}" if asked.shows == "cost" else "the recipe for CIFAR-10"
+    return Product(
+        title=f"{asked.name}: {asked.title}",
+        subtitle=f"Counted on the networks of {of}: nothing is trained.",
+        topics=topics,
+        csv=csv,
+        command=command,
+    )
+
+
+def _pairs(parts: Sequence[Part], pool: Pool) -> list[Topic]:
+    """Histograms and pairs of the first seed of every run."""
+    from amcl.experiments.pictures import topics_of_pairs
+
+    runs: dict[str, Path] = {}
+    for case in parts[0].cases:
+        said = [value for name, value in case.labels.items() if name not in ("measure", "place")]
+        run = pool.run(case.config, 0)
+        if RunFolder(run).backbone.is_file():  # else it failed, and the table says so
+            runs[", ".join(said)] = run
+    in_rows = sorted(runs, key=lambda name: name.endswith(AMCL))  # as the paper has them
+    samples = {name: sample_of_run(runs[name], pool.pairs) for name in in_rows}
+    return topics_of_pairs(samples, gallery=[n for n in samples if n.endswith(AMCL)][-1:])
+
+
+def _on_machine(
+    parts: Sequence[Part], data_root: str | None, hardware: HardwareSettings | None
+) -> list[Part]:
+    """The same parts, run as this machine allows."""
+    return [
+        replace(
+            part,
+            cases=tuple(
+                replace(
+                    case,
+                    config=replace(
+                        case.config,
+                        data=replace(case.config.data, data_root=data_root),
+                        hardware=hardware or case.config.hardware,
+                    ),
+                )
+                for case in part.cases
+            ),
+        )
+        for part in parts
+    ]
+
+
+def _facts(
+    parts: Sequence[Part], pool: Pool, sets: Sequence[str], seeds: int
+) -> list[tuple[str, str]]:
+    config = parts[0].cases[0].config
+    return [
+        ("images", ", ".join(sets)),
+        ("backbone", f"{config.backbone.backbone} ×{config.backbone.width:g}"),
+        ("epochs", str(config.run.epochs)),
+        ("seeds", str(seeds)),
+        ("runs", str(len(pool.points(parts, range(seeds))))),
+    ]
+
+
+def _command(
+    name: str, scale: str, out: str | Path | None, data: Sequence[str], seeds: int | None
+) -> str:
+    words = ["amcl", "reproduce", name, "--scale", scale]
+    words += ["--data", *data] if data else []
+    words += ["--seeds", str(seeds)] if seeds is not None else []
+    words += ["--out", str(out)] if out is not None else []
+    return shlex.join(words)

@@ -1,0 +1,143 @@
+"""Scales: how much of an experiment of the paper is run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from amcl.analysis import PairSettings
+from amcl.data.named import NAMED
+from amcl.evaluation import (
+    FewLabelsSettings,
+    FinetuneSettings,
+    KnnSettings,
+    LinearSettings,
+    Protocols,
+    UnlabelledSettings,
+)
+from amcl.methods import LGPSettings, MoCoSettings
+from amcl.methods.masked import MaskedSettings
+from amcl.recipes import default
+from amcl.training import Config
+
+ScaleName = Literal["smoke", "cpu", "paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """A size of experiments."""
+
+    name: ScaleName
+    told: str
+    seeds: int
+    own_data: bool
+    """Whether tables are of the paper's data sets; else of `data`."""
+    data: str
+    shrink: Callable[[Config], Config]
+    """A recipe at this scale."""
+    protocols: Protocols
+    pairs: PairSettings
+    few: bool = False
+    """Whether axes have but a few of their values."""
+
+    def config(self, data: str, method: str) -> Config:
+        """A method as published, on this set, at this scale."""
+        return self.shrink(default(data, method))
+
+    def sets(self, *own: str) -> tuple[str, ...]:
+        """The data sets of a table that has `own` in the paper."""
+        return own if self.own_data else (self.data,)
+
+
+def _smoke(config: Config) -> Config:
+    """Two steps on a handful of images: it shows that all works, and nothing else."""
+    method = config.method
+    if isinstance(method, MoCoSettings):
+        method = replace(method, queue=128)
+    if isinstance(method, LGPSettings):
+        method = replace(method, mae_epochs=1)
+    return replace(
+        config,
+        data=replace(config.data, subset=64, workers=0),
+        method=method,
+        run=replace(config.run, epochs=1, batch_size=32, probe_every=1, knn_k=5),
+    )
+
+
+def _cpu(config: Config) -> Config:
+    """A fixed subset, a narrow network, few epochs: the recipe's own settings else.
+
+    Rates are raised for short runs, and a vision transformer is timm's smallest.
+    """
+    method, backbone, optimiser = config.method, config.backbone, config.optimiser
+    if isinstance(method, MoCoSettings):
+        method = replace(method, queue=2048, momentum=0.98)
+    if isinstance(method, LGPSettings):
+        method = replace(method, mae_epochs=20, mae_lr=1e-3)
+    if isinstance(method, MaskedSettings):
+        method = replace(method, decoder_dim=64, decoder_depth=1, decoder_heads=4)
+    if backbone.backbone.startswith("vit"):
+        backbone = replace(backbone, backbone="test_vit", patch=4)
+        optimiser = replace(optimiser, lr=1e-3, warmup_epochs=2)
+    else:
+        backbone = replace(backbone, backbone="resnet18", width=0.25)
+        optimiser = replace(optimiser, warmup_epochs=1)
+    return replace(
+        config,
+        data=replace(config.data, subset=5000 if config.data.data in NAMED else None),
+        backbone=backbone,
+        method=method,
+        optimiser=optimiser,
+        run=replace(config.run, epochs=20, batch_size=256, probe_every=5),
+    )
+
+
+SCALES: dict[str, Scale] = {
+    s.name: s
+    for s in (
+        Scale(
+            name="smoke",
+            told="a few steps on the built-in patterns, one seed: it shows that everything runs, "
+            "and its numbers mean nothing",
+            seeds=1,
+            own_data=False,
+            data="builtin",
+            shrink=_smoke,
+            protocols=Protocols(
+                knn=KnnSettings(k=5),
+                linear=LinearSettings(epochs=2, lrs=(0.1, 1.0)),
+                few_labels=FewLabelsSettings(per_class=(2, 4), draws=1),
+                finetune=FinetuneSettings(epochs=1, min_steps=1, warmup_epochs=0.0),
+                unlabelled=UnlabelledSettings(images=40),
+            ),
+            pairs=PairSettings(images=32),
+            few=True,
+        ),
+        Scale(
+            name="cpu",
+            told="5,000 fixed images of CIFAR-10, ResNet-18 of a quarter of the width (for vision "
+            "transformers timm's smallest), 20 epochs, 3 seeds: hours on 2 cores. Gains may be "
+            "compared with the paper's; accuracies may not",
+            seeds=3,
+            own_data=False,
+            data="cifar10",
+            shrink=_cpu,
+            protocols=Protocols(
+                knn=KnnSettings(k=200),
+                linear=LinearSettings(),
+                few_labels=FewLabelsSettings(),
+                finetune=FinetuneSettings(epochs=10, min_steps=0, warmup_epochs=1.0),
+            ),
+            pairs=PairSettings(images=500),
+        ),
+        Scale(
+            name="paper",
+            told="the paper's sets, networks and epochs, 5 seeds: days on several GPUs",
+            seeds=5,
+            own_data=True,
+            data="cifar10",
+            shrink=lambda config: config,
+            protocols=Protocols(),
+            pairs=PairSettings(images=500),
+        ),
+    )
+}

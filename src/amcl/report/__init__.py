@@ -1,0 +1,38 @@
+"""One page of pictures on what runs have learned."""
+
+from amcl.report.blocks import (
+    Beside,
+    Block,
+    Cell,
+    Chart,
+    Code,
+    Gallery,
+    Map,
+    Note,
+    Paragraph,
+    Picture,
+    Section,
+    Table,
+)
+from amcl.report.compose import report
+from amcl.report.page import Page, require_packages
+from amcl.report.runs import ReportSettings
+
+__all__ = [
+    "Beside",
+    "Block",
+    "Cell",
+    "Chart",
+    "Code",
+    "Gallery",
+    "Map",
+    "Note",
+    "Page",
+    "Paragraph",
+    "Picture",
+    "ReportSettings",
+    "Section",
+    "Table",
+    "report",
+    "require_packages",
+]

@@ -1,0 +1,90 @@
+"""One page on what runs have learned."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from amcl.report.blocks import Section, Table
+from amcl.report.page import Page, check_replaceable, require_packages
+from amcl.report.runs import ReportSettings, Run, read_runs
+from amcl.report.sections.cost import cost
+from amcl.report.sections.galleries import image_map, nearest, pairs
+from amcl.report.sections.heads import heads
+from amcl.report.sections.results import results
+from amcl.report.sections.settings import settings as settings_section
+from amcl.report.sections.similarity import separations, similarity
+from amcl.report.sections.temperatures import temperatures
+from amcl.report.sections.training import training
+
+
+def report(
+    runs: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    settings: ReportSettings | None = None,
+) -> Path:
+    """Write a page on a run, or on several side by side; where it is.
+
+    `out`: default is report.html in the run's folder, or for several in the working folder. A file
+    that is not such a page is never written over.
+    """
+    require_packages()
+    paths = [runs] if isinstance(runs, str | Path) else list(runs)
+    settings = ReportSettings() if settings is None else settings
+    if out is None:
+        out = Path(paths[0]).expanduser() / "report.html" if len(paths) == 1 else "report.html"
+    check_replaceable(Path(out))
+    return page_of(read_runs(paths, settings), settings).write(out)
+
+
+def page_of(runs: Sequence[Run], settings: ReportSettings) -> Page:
+    """The page: what needs the images is left out where no run has them, and that is said."""
+    sections = [] if len(runs) == 1 else [_glance(runs)]
+    sections.append(training(runs))
+    if seen := [run for run in runs if run.sample is not None]:
+        sections.append(similarity(seen))
+    sections.append(temperatures(runs))
+    if seen:
+        sections += [heads(seen), pairs(seen), nearest(seen)]
+        sections.append(image_map(seen, settings.map, settings.seed))
+    sections += [results(runs), cost(runs), settings_section(runs)]
+    one = runs[0]
+    return Page(
+        title=one.name if len(runs) == 1 else " · ".join(run.name for run in runs),
+        subtitle=one.describe() if len(runs) == 1 else f"{len(runs)} runs side by side",
+        facts=_facts(one) if len(runs) == 1 else (),
+        sections=sections,
+        footer=_footer(runs, settings),
+    )
+
+
+def _glance(runs: Sequence[Run]) -> Section:
+    """The key numbers of several runs."""
+    facts = [dict(_facts(run)) for run in runs]
+    names = dict.fromkeys(name for fact in facts for name in fact)
+    rows = [
+        (run.name, run.describe(), *(fact.get(name, "–") for name in names))
+        for run, fact in zip(runs, facts, strict=True)
+    ]
+    return Section("At a glance", [Table(("run", "what", *names), rows, left=2)])
+
+
+def _facts(run: Run) -> list[tuple[str, str]]:
+    facts = [("epochs", f"{run.epochs} of {run.config.run.epochs}")]
+    if epochs := run.of("epoch"):
+        facts.append(("loss", f"{epochs[-1]['loss']:.4g}"))
+    if probes := run.of("probe"):
+        last = probes[-1]
+        for name, label in (("knn_validation", "kNN, validation"), ("knn_test", "kNN, test")):
+            if name in last:
+                facts.append((label, f"{last[name]:.1%}"))
+        if "effective_rank" in last:
+            facts.append(("effective rank", f"{last['effective_rank']:.1f}"))
+    if run.sample is not None:
+        for where, found in separations(run).items():
+            facts.append((f"AUROC, {where}", f"{found.auroc:.4f}"))
+    return facts
+
+
+def _footer(runs: Sequence[Run], settings: ReportSettings) -> str:
+    looked = [len(run.sample) for run in runs if run.sample is not None]
+    images = f" Pairs are those of {max(looked)} images." if looked else ""
+    return f"Made from {', '.join(str(run.path) for run in runs)} by `amcl report`.{images}"

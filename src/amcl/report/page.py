@@ -1,0 +1,136 @@
+"""One self-contained HTML page: no request to anywhere, light and dark, on paper too."""
+
+import base64
+import hashlib
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from amcl.drawing import svg_of
+from amcl.files import write_text
+from amcl.report.blocks import Chart, Section
+from amcl.report.maps import HEIGHT, WIDTH, drawn
+from amcl.report.pictures import LOSSLESS, data_uri, shown_width
+from amcl.training.errors import RunError
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+GENERATOR = "amcl report"
+"""How pages of this package name what made them."""
+_WHOLE = 24  # letters up to which a word of a command is not broken at a hyphen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Sections below a title; `facts` are the key numbers, each with its name, on top."""
+
+    title: str
+    sections: Sequence[Section]
+    subtitle: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    footer: str = ""
+
+    def __post_init__(self) -> None:
+        anchors = [section.anchor for section in self.sections]
+        twice = sorted({anchor for anchor in anchors if anchors.count(anchor) > 1})
+        if twice:
+            raise ValueError(
+                f"anchors of sections must differ, got {', '.join(twice)} twice: give one of them "
+                "another anchor."
+            )
+
+    def html(self) -> str:
+        """The whole page as text."""
+        from markupsafe import Markup
+
+        environment = _environment()
+        script = _resource(environment, "page.js")
+        sum_of_script = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        numbers = itertools.count(1)
+
+        def svg(chart: Chart) -> Markup:
+            return Markup(svg_of(chart.figure, chart.alt, salt=f"c{next(numbers)}"))
+
+        return environment.get_template("page.html").render(
+            page=self,
+            generator=f"{GENERATOR} {version('amcl-torch')}",
+            style=Markup(_resource(environment, "page.css")),
+            script=Markup(script),
+            sum_of_script=sum_of_script,
+            svg=svg,
+            number=lambda: next(numbers),
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page, whole or not at all; a file that is no such page is never replaced."""
+        path = Path(path)
+        check_replaceable(path)
+        write_text(path, self.html())
+        return path
+
+
+def check_replaceable(path: Path) -> None:
+    """An error if something is there that is not a page of ours."""
+    if path.is_dir():
+        raise RunError(f"{path} is a folder: name the file to write, such as {path}/report.html.")
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        start = file.read(2000)
+    if f'<meta name="generator" content="{GENERATOR} '.encode() not in start:
+        raise RunError(
+            f"{path} exists and is no page of this program: it is left as it is. Choose another "
+            "file with --out."
+        )
+
+
+def require_packages() -> None:
+    """An error that says how to get what a page needs, if it is missing."""
+    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise RunError(f"a page needs {' and '.join(missing)}: pip install 'amcl-torch[report]'.")
+
+
+@cache
+def _environment() -> "Environment":
+    require_packages()
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("amcl.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"uri": data_uri, "shown_width": shown_width, "drawn": drawn}
+    environment.filters["inline"] = _inline
+    environment.globals |= {"MAP_WIDTH": WIDTH, "MAP_HEIGHT": HEIGHT, "LOSSLESS": LOSSLESS}
+    return environment
+
+
+def _inline(text: str) -> "Markup":
+    """Text in which `this` is a command."""
+    from markupsafe import Markup, escape
+
+    def command(found: re.Match[str]) -> str:
+        words = (f"<span>{w}</span>" if len(w) <= _WHOLE else w for w in found[1].split(" "))
+        return f"<code>{' '.join(words)}</code>"
+
+    return Markup(re.sub("`([^`]+)`", command, str(escape(text))))
+
+
+def _resource(environment: "Environment", name: str) -> str:
+    """A file beside the templates, as it is."""
+    if environment.loader is None:
+        raise RuntimeError("the environment has a loader")
+    text, _, _ = environment.loader.get_source(environment, name)
+    return text

@@ -1,0 +1,120 @@
+"""What the runs cost, against one head with a constant temperature."""
+
+import shlex
+from collections.abc import Sequence
+from statistics import median
+
+from amcl.analysis.cost import Row, cost_of, image_size_of, rows
+from amcl.backbones import read_safetensors
+from amcl.methods import HeadSettings
+from amcl.recipes import as_published
+from amcl.report.blocks import Block, Cell, Note, Paragraph, Section, Table
+from amcl.report.runs import Run
+from amcl.training import Config, RunError, RunFolder
+
+HOW = (
+    "Heads and temperatures are there in training alone: the trained backbone costs the same. The "
+    "baseline is the same configuration with one head and a constant temperature. FLOPs are two "
+    "for each multiply-add of products, convolutions and attention; an image counts with all its "
+    "views."
+)
+
+
+def cost(runs: Sequence[Run]) -> Section:
+    """Parameters and FLOPs by count, throughput from the runs' own metrics."""
+    counted = [run for run in runs if not _reason(run)]
+    notes = [Note(f"{run.name}: {_reason(run)}") for run in runs if _reason(run)]
+    blocks: list[Block] = list(notes)
+    if counted:
+        blocks.append(_one(counted[0]) if len(runs) == 1 else _several(counted))
+    if len(runs) == 1 and _baseline(runs[0].config) == runs[0].config:
+        blocks.append(Paragraph("This run is a baseline itself: there is nothing to compare."))
+    name = shlex.quote(str(runs[0].path))
+    blocks.append(
+        Paragraph(
+            "Peak memory is not recorded in training. To measure it, with the time of a step "
+            f"beside that of the baseline, on this machine: `amcl cost {name} --measure`"
+        )
+    )
+    return Section("Cost", blocks, HOW)
+
+
+def _one(run: Run) -> Table:
+    """The baseline, this run, and what it takes more."""
+    base = _baseline(run.config)
+    configs = [run.config] if base is None or base == run.config else [base, run.config]
+    found = rows([cost_of(config, _size(run)) for config in configs])
+    header = ("", "baseline", "this run", "ratio") if len(configs) > 1 else ("", "this run")
+    lines: list[tuple[str | Cell, ...]] = []
+    for row in found:
+        ratio = [] if len(configs) == 1 else [_text(row.ratio, ".3f")]
+        lines.append((_label(row), *(_text(value, ".4g") for value in row.values), *ratio))
+    for label, value in _pace(run):
+        empty = [""] if len(configs) > 1 else []
+        lines.append((label, *empty, value, *empty))
+    return Table(header, lines)
+
+
+def _several(runs: Sequence[Run]) -> Table:
+    """A column a run, each but the first with its ratio to the first."""
+    found = rows([cost_of(run.config, _size(run)) for run in runs])
+    lines: list[tuple[str | Cell, ...]] = []
+    for row in found:
+        first, *others = row.values
+        cells = [Cell(_text(value, ".4g"), _ratio(value, first)) for value in others]
+        lines.append((_label(row), _text(first, ".4g"), *cells))
+    paces = [dict(_pace(run)) for run in runs]
+    for label in dict.fromkeys(label for pace in paces for label in pace):
+        lines.append((label, *(pace.get(label, "–") for pace in paces)))
+    caption = f"×: how many times as much as {runs[0].name}."
+    return Table(("", *(run.name for run in runs)), lines, caption)
+
+
+def _pace(run: Run) -> list[tuple[str, str]]:
+    speeds = [row["images_per_second"] for row in run.of("epoch") if row["images_per_second"] > 0]
+    if not speeds:
+        return []
+    speed = median(speeds)
+    return [
+        ("images a second, in training", f"{speed:,.0f}"),
+        ("seconds a step, in training", f"{run.config.run.batch_size / speed:.3g}"),
+    ]
+
+
+def _baseline(config: Config) -> Config | None:
+    return as_published(config) if isinstance(config.method, HeadSettings) else None
+
+
+def _size(run: Run) -> int:
+    """Pixels a side of the views, also where the images are gone."""
+    backbone = RunFolder(run.path).backbone
+    if run.sample is not None:
+        return int(run.sample.views.shape[-1])
+    if backbone.is_file():
+        _, made = read_safetensors(backbone)
+        if made is not None:
+            return int(made["image_size"])
+    return image_size_of(run.config)
+
+
+def _reason(run: Run) -> str:
+    """Why a run cannot be counted, if so: nobody knows how large its images are."""
+    try:
+        _size(run)
+    except (RunError, ValueError, OSError) as error:
+        return f"parameters and FLOPs are missing: {error}"
+    return ""
+
+
+def _label(row: Row) -> str:
+    return f"\u2003{row.label}" if row.part else row.label
+
+
+def _ratio(value: float | None, first: float | None) -> str:
+    return f"×{value / first:.3f}" if value and first else ""
+
+
+def _text(value: float | None, form: str) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 1e4 else f"{value:{form}}"

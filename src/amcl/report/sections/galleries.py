@@ -1,0 +1,143 @@
+"""Images to look at: pairs, neighbours, and a map."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from amcl.analysis import (
+    Pair,
+    PairSample,
+    PlaneMethod,
+    hard_negatives,
+    neighbours,
+    plane,
+    uncertain_positives,
+)
+from amcl.report.blocks import Block, Gallery, Map, Paragraph, Picture, Section
+from amcl.report.runs import Run, beside
+
+PAIRS_HOW = (
+    "Views as training draws them. An uncertain positive pair often shows too little of the image, "
+    "or another part of it in each view: then a larger τ is right. A hard negative pair looks "
+    "alike though it is of two images; if both are of one class, the loss pushes apart what "
+    "belongs together, which a larger τ softens too."
+)
+NEIGHBOURS_HOW = (
+    "On the left some image, then those whose backbone features are the most like it. What they "
+    "have in common is what the backbone has learned to see: shape, texture, or only colour."
+)
+MAP_HOW = (
+    "Each point is an image; images that the backbone finds alike lie near each other. Point at "
+    "one to see it, or move with the arrow keys; point at a class to see where it lies."
+)
+_NAMES = {"pca": "PCA", "umap": "UMAP", "tsne": "t-SNE"}
+_NEAREST = 6
+
+
+def pairs(runs: Sequence[Run]) -> Section:
+    """The most uncertain positives and the hardest negatives, with s and τ in each head."""
+    return Section("Pairs", _of_each(runs, lambda sample: _pairs(sample, len(runs) > 1)), PAIRS_HOW)
+
+
+def nearest(runs: Sequence[Run]) -> Section:
+    """Images with their nearest neighbours."""
+    blocks = _of_each(runs, lambda sample: _nearest(sample, len(runs) > 1))
+    return Section("Nearest neighbours", blocks, NEIGHBOURS_HOW)
+
+
+def image_map(runs: Sequence[Run], method: PlaneMethod, seed: int) -> Section:
+    """The images on a plane."""
+    return Section("Map", _of_each(runs, lambda sample: _map(sample, method, seed)), MAP_HOW)
+
+
+def _of_each(runs: Sequence[Run], make: Callable[[PairSample], list[Block]]) -> list[Block]:
+    seen = [run for run in runs if run.sample is not None]
+    return beside(seen, lambda run: make(run.sample) if run.sample is not None else [])
+
+
+def _pairs(sample: PairSample, narrow: bool) -> list[Block]:
+    count = 6 if narrow else 12
+    by = "temperature" if sample.tau is not None and _varies(sample) else "similarity"
+    reason = {"temperature": "the highest τ⁺", "similarity": "the lowest similarity"}[by]
+    return [
+        Gallery(
+            [_positive(sample, pair) for pair in uncertain_positives(sample, count)],
+            f"The most uncertain positive pairs, by {reason}, the most uncertain first.",
+            "view",
+        ),
+        Gallery(
+            [_negative(sample, pair) for pair in hard_negatives(sample, count)],
+            "The hardest negative pairs: different images that the method finds the most alike.",
+            "view",
+        ),
+    ]
+
+
+def _varies(sample: PairSample) -> bool:
+    tau = sample.tau
+    if tau is None:
+        return False
+    own = tau.diagonal(dim1=1, dim2=2)
+    return bool((own.amax(1) > own.amin(1)).any())
+
+
+def _positive(sample: PairSample, pair: Pair) -> Picture:
+    return Picture(_views(sample, pair), _numbers(pair), _class(sample, pair.i))
+
+
+def _negative(sample: PairSample, pair: Pair) -> Picture:
+    first, second = _class(sample, pair.i), _class(sample, pair.j)
+    title = f"{first}, both" if first == second else f"{first} – {second}"
+    return Picture(_views(sample, pair), _numbers(pair), title if first else "")
+
+
+def _views(sample: PairSample, pair: Pair) -> list[torch.Tensor]:
+    return [sample.views[0, pair.i], sample.views[1, pair.j]]
+
+
+def _numbers(pair: Pair) -> list[str]:
+    lines = []
+    if pair.s:
+        lines.append("s  " + "  ".join(_signed(s) for s in pair.s))
+    if pair.tau is not None:
+        lines.append("τ  " + "  ".join(f"{tau:.2f}" for tau in pair.tau))
+    return [*lines, f"backbone {_signed(pair.backbone)}"]
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+def _class(sample: PairSample, index: int) -> str:
+    return "" if sample.labels is None else sample.classes[int(sample.labels[index])]
+
+
+def _nearest(sample: PairSample, narrow: bool) -> list[Block]:
+    asked, found = neighbours(sample.h, 6 if narrow else 10, 4 if narrow else _NEAREST)
+    items = []
+    for query, row in zip(asked.tolist(), found.tolist(), strict=True):
+        good: list[bool | None] = []
+        if sample.labels is not None:
+            good = [None, *(bool(sample.labels[i] == sample.labels[query]) for i in row)]
+        images = [sample.images[i] for i in (query, *row)]
+        items.append(Picture(images, title=_class(sample, query), good=good))
+    how = "Nearest first, by the cosine of the backbone's features."
+    marks = " ✓ of the same class, ✗ of another." if sample.labels is not None else ""
+    blocks: list[Block] = [Gallery(items, how + marks)]
+    if sample.labels is None:
+        blocks.append(Paragraph("There are no labels in use, and so none is called right."))
+    return blocks
+
+
+def _map(sample: PairSample, method: PlaneMethod, seed: int) -> list[Block]:
+    labels = None
+    if sample.labels is not None:
+        labels = [sample.classes[i] for i in sample.labels.tolist()]
+    name = _NAMES[method]
+    caption = f"Backbone features of {len(sample)} images on a plane ({name})."
+    if method == "pca":
+        caption += " Images that differ in other directions than these two fall on one place."
+    if labels is None:
+        caption += " There are no labels in use, and so no colours of classes."
+    points = plane(sample.h, method, seed)
+    return [Map(points, sample.images, labels, caption, f"{name} map of {len(sample)} images")]

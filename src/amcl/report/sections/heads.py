@@ -1,0 +1,93 @@
+"""What each head attends to."""
+
+from collections.abc import Sequence
+
+import torch
+
+from amcl.analysis import PairSample, agreement, retrieval
+from amcl.report.blocks import Block, Chart, Paragraph, Section
+from amcl.report.charts import matrix
+from amcl.report.runs import Run, beside, in_rows, joined
+
+HOW = (
+    "Several heads are worth their cost if they see different things. Heads that agree in "
+    "everything (1.000) repeat each other. Retrieval asks each head, and the backbone, for the "
+    "most similar view: who finds the other view of the same image knows it again, whatever was "
+    "done to it."
+)
+
+
+def heads(runs: Sequence[Run]) -> Section:
+    """Agreement between heads, and what each of them finds."""
+    seen = [run for run in runs if run.sample is not None]
+    labelled = any(run.sample.labels is not None for run in seen if run.sample is not None)
+    header = ("by", "own image first", *(("nearest other of its class",) if labelled else ()))
+    blocks = [
+        *beside(seen, lambda run: _of_run(run, len(runs) > 1)),
+        *joined(seen, header, lambda run: _found(run, labelled), _caption(seen)),
+    ]
+    return Section("Heads", blocks, HOW)
+
+
+def _of_run(run: Run, stacked: bool) -> list[Block]:
+    sample = run.sample
+    if sample is None:
+        return []
+    if sample.num_heads > 1:
+        return in_rows(_agreement(sample), stacked)
+    if sample.num_heads == 1:
+        return [Paragraph("There is one head, and so none that it could agree with.")]
+    return [Paragraph(f"{run.config.method.name} has no heads.")]
+
+
+def _agreement(sample: PairSample) -> list[Chart]:
+    found = agreement(sample)
+    names = [f"head {c}" for c in range(1, sample.num_heads + 1)]
+    told = {
+        "Correlation": (
+            found.correlation,
+            "Correlation of the similarities that two heads give to negative pairs.",
+        ),
+        "Overlap of neighbours": (
+            found.neighbours,
+            "Images among the 10 most similar in both heads, as a share of those in either.",
+        ),
+    }
+    return [
+        Chart(matrix(values, names), f"{name} between heads: {_spelled(values)}", caption)
+        for name, (values, caption) in told.items()
+    ]
+
+
+def _spelled(values: torch.Tensor) -> str:
+    rows = values.tolist()
+    pairs = [(i, j) for i in range(len(rows)) for j in range(i + 1, len(rows))]
+    return ", ".join(f"{i + 1} and {j + 1} {rows[i][j]:.3f}" for i, j in pairs)
+
+
+def _found(run: Run, labelled: bool) -> list[tuple[str, ...]]:
+    if run.sample is None:
+        return []
+    return [
+        (row.name, f"{row.own:.1%}", *([_share(row.same_class)] if labelled else []))
+        for row in retrieval(run.sample)
+    ]
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _caption(runs: Sequence[Run]) -> str:
+    """What chance would find, as far as it is the same for all runs."""
+    told = dict.fromkeys(_chance(run.sample) for run in runs if run.sample is not None)
+    return " ".join(told)
+
+
+def _chance(sample: PairSample) -> str:
+    if sample.labels is None:
+        none = "There are no labels in use, and so no classes to find."
+        return f"By chance, in {len(sample)} images: {1 / len(sample):.1%}. {none}"
+    shares = sample.labels.bincount() / len(sample)
+    by_class = f"{shares.square().sum().item():.1%}"
+    return f"By chance, in {len(sample)} images: {1 / len(sample):.1%} and {by_class}."

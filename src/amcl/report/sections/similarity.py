@@ -1,0 +1,90 @@
+"""How far positive pairs stand apart from negative ones."""
+
+from collections.abc import Sequence
+
+from amcl.analysis import PairSample, PairSeparation, backbone_similarity, scaled, separation_of
+from amcl.report.blocks import Block, Chart, Paragraph, Section
+from amcl.report.charts import two_histograms
+from amcl.report.runs import Run, beside, in_rows, joined
+
+HOW = (
+    "Each image is shown to the network in two random views. Two views of one image are a positive "
+    "pair, views of two images a negative one. The less the two histograms have in common, the "
+    "better images are told apart. After the heads, each similarity is divided by its temperature, "
+    "as the loss does, and the mean over heads is taken."
+)
+COLUMNS = (
+    "Overlap is what both histograms share: 0 if they are apart, 1 if they are the same. AUROC is "
+    "the probability that a positive pair is more alike than a negative one: 0.5 is chance. Views "
+    "are drawn as in training; `amcl evaluate` draws views of its own, and so finds other numbers."
+)
+
+
+def similarity(runs: Sequence[Run]) -> Section:
+    """Histograms after the heads and after the backbone, with their numbers."""
+    seen = [run for run in runs if run.sample is not None]
+    header = ("after", "positive, mean", "negative, mean", "overlap", "AUROC")
+    blocks = [
+        *beside(seen, lambda run: _histograms(run, stacked=len(runs) > 1)),
+        *joined(seen, header, _rows, COLUMNS),
+    ]
+    notes = dict.fromkeys(note for run in seen if (note := _note(run)))
+    return Section("Similarity of pairs", [*blocks, *map(Paragraph, notes)], HOW)
+
+
+def separations(run: Run) -> dict[str, PairSeparation]:
+    """By where the similarity is taken: the heads, where there are some, and the backbone."""
+    sample = _sample(run)
+    found = {"heads": separation_of(scaled(sample))} if sample.num_heads else {}
+    return found | {"backbone": separation_of(backbone_similarity(sample))}
+
+
+def _histograms(run: Run, stacked: bool) -> list[Block]:
+    charts = []
+    for where, found in separations(run).items():
+        divided = where == "heads" and _sample(run).tau is not None
+        axis = "s/τ, mean over heads" if divided else "cosine similarity"
+        figure = two_histograms(found.edges, found.positive_shares, found.negative_shares, axis)
+        numbers = f"overlap {found.overlap:.3f}, AUROC {found.auroc:.4f}"
+        charts.append(
+            Chart(
+                figure,
+                f"Histograms of positive and negative pairs after the {where}: {numbers}",
+                f"After the {where}: {numbers}.",
+            )
+        )
+    return in_rows(charts, stacked)
+
+
+def _rows(run: Run) -> list[tuple[str, ...]]:
+    return [
+        (
+            where,
+            *(f"{value:.3f}" for value in (s.positive, s.negative, s.overlap)),
+            f"{s.auroc:.4f}",
+        )
+        for where, s in separations(run).items()
+    ]
+
+
+def _note(run: Run) -> str:
+    method, sample = run.config.method.name, _sample(run)
+    if not sample.num_heads:
+        return f"{method} has no heads: what is alike is seen after the backbone alone."
+    if sample.tau is None:
+        return (
+            f"The temperatures of {method} are those of channels, so the similarity of images "
+            "after its heads is their cosine, not divided by anything."
+        )
+    if method == "simsiam":
+        return (
+            "The loss of simsiam knows no negative pairs: they are shown to look at, with the "
+            "temperature that a positive pair would have."
+        )
+    return ""
+
+
+def _sample(run: Run) -> PairSample:
+    if run.sample is None:
+        raise RuntimeError(f"{run.name} has no sample to look at")
+    return run.sample

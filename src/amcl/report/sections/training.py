@@ -1,0 +1,119 @@
+"""How the training went: loss and probes."""
+
+import math
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
+from amcl.report.charts import Line, curves
+from amcl.report.runs import Run, in_rows
+from amcl.training import RunFolder
+
+HOW = (
+    "The loss should fall and level off. Probes look at the backbone's features along the way: kNN "
+    "accuracy, where there are labels; the effective rank, which is how many directions the "
+    "features make use of; and the spread, which is 0 if all images look the same to the backbone: "
+    "the features have then collapsed."
+)
+_PROBES = {
+    "knn_validation": ("kNN accuracy, validation (%)", 100),
+    "knn_test": ("kNN accuracy, test (%)", 100),
+    "effective_rank": ("effective rank", 1),
+    "spread": ("spread", 1),
+}
+
+
+def training(runs: Sequence[Run]) -> Section:
+    """Curves of loss and probes, a line for each run, and what has to be said of the runs."""
+    blocks: list[Block] = [note for run in runs for note in _notes(run)]
+    charts = _losses(runs)
+    for name, (label, scale) in _PROBES.items():
+        lines = [Line(run.name, _probes(run, name, scale), i) for i, run in enumerate(runs)]
+        charts += _chart(lines, "epoch", label)
+    blocks += in_rows(charts, stacked=False)
+    if not any(name.startswith("knn") for run in runs for row in run.rows for name in row):
+        blocks.append(Paragraph(_why_no_knn(runs)))
+    return Section("Training", blocks, HOW)
+
+
+def _chart(lines: Sequence[Line], x: str, y: str) -> list[Chart]:
+    """A line for each run that has something to show; nothing if none has."""
+    shown = [line for line in lines if line.shown]
+    if not shown:
+        return []
+    ends = [
+        f"{line.label} from {line.shown[0][1]:.4g} to {line.shown[-1][1]:.4g}" for line in shown
+    ]
+    return [Chart(curves(shown, x, y), f"{y} by {x}: {'; '.join(ends)}")]
+
+
+def _losses(runs: Sequence[Run]) -> list[Chart]:
+    """By epoch, or by step as long as no epoch has ended; methods have scales of their own."""
+    kind = "epoch" if any(run.of("epoch") for run in runs) else "step"
+    methods = dict.fromkeys(run.config.method.name for run in runs)
+    charts = []
+    for method in methods:
+        lines = [
+            Line(run.name, [(row[kind], row["loss"]) for row in run.of(kind)], i)
+            for i, run in enumerate(runs)
+            if run.config.method.name == method
+        ]
+        label = f"loss of {method}" if len(methods) > 1 else "loss"
+        charts += _chart(lines, kind, label)
+    return charts
+
+
+def _probes(run: Run, name: str, scale: float) -> list[tuple[float, float]]:
+    return [(row["epoch"], scale * row[name]) for row in run.of("probe") if name in row]
+
+
+def _notes(run: Run) -> list[Block]:
+    notes: list[Block] = []
+    if not run.rows:
+        notes.append(Note(f"{run.name} has no metrics yet, and so no curves."))
+    if not run.ended:
+        total, resume = (
+            run.config.run.epochs,
+            f"amcl pretrain --resume {shlex.quote(str(run.path))}",
+        )
+        notes.append(
+            Note(
+                f"{run.name} has not ended: {run.epochs} of {total} epochs are done, and what is "
+                f"shown is its newest checkpoint. Go on with it: `{resume}`"
+            )
+        )
+    if run.sample is None:
+        notes.append(
+            Note(
+                f"Of {run.name}, the pictures of pairs, heads, neighbours and the map are missing: "
+                f"{run.missing}"
+            )
+        )
+    elif run.sample.unreadable:
+        (path, reason), count = run.sample.unreadable[0], len(run.sample.unreadable)
+        notes.append(
+            Note(f"{run.name}: {count} images could not be read, such as {path}: {reason}")
+        )
+    if any(_not_finite(row) for row in run.rows):
+        notes.append(Note(f"{run.name}: some losses are not finite, and left out of the curves."))
+    if RunFolder(run.path).first_stage.config.is_file():
+        stage = shlex.quote(str(RunFolder(run.path).first_stage.path))
+        notes.append(
+            Paragraph(f"The first stage of {run.name} is a run too: `amcl report {stage}`")
+        )
+    return notes
+
+
+def _not_finite(row: dict[str, Any]) -> bool:
+    return "loss" in row and not math.isfinite(row["loss"])
+
+
+def _why_no_knn(runs: Sequence[Run]) -> str:
+    if not any(run.of("probe") for run in runs):
+        every = min(run.config.run.probe_every for run in runs)
+        return f"There is no probe yet: the first comes after {every} epochs (`--probe-every`)."
+    return (
+        "There is no accuracy here, as the images have no labels in use. The effective rank and "
+        "the spread need none."
+    )

@@ -1,0 +1,104 @@
+"""`amcl analyse`: from a question to a page."""
+
+import csv
+import re
+
+import pytest
+
+from amcl.cli import main
+from amcl.experiments import ANALYSES, analyse
+from amcl.recipes import recipe
+from amcl.sweep import SweepFolder
+from amcl.sweep.fields import with_values
+from amcl.training import Interrupted, RunError
+from tiny_runs import interrupt_at, picture_folder
+
+QUICK = ["--data", "builtin", "--epochs", "1", "--batch-size", "32", "--subset", "64"]
+pytestmark = pytest.mark.usefixtures("few_images")
+
+
+@pytest.fixture
+def quick():
+    values = {"epochs": 1, "batch_size": 32, "subset": 64, "knn_k": 5}
+    return with_values(recipe("builtin-simclr"), values)
+
+
+def test_from_a_question_to_a_page(tmp_path, capsys):
+    out = ["--out", str(tmp_path / "first")]
+    told = ["analyse", "heads", *QUICK, "--values", "1", "2", "--seeds", "0", "1", *out]
+    assert main(told) == 0
+    said = capsys.readouterr().out
+    assert "Number of projection heads" in said
+    assert "adaptive τ" in said
+    folder = tmp_path / "first" / "heads"
+    html = (folder / "index.html").read_text()
+    assert "amcl analyse heads --data builtin" in html
+    assert (folder / "heads.png").is_file()
+    with (folder / "numbers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["C"], row["runs"]) for row in rows] == [("–", "2"), ("1", "2"), ("2", "2")]
+    runs = SweepFolder(tmp_path / "first" / "runs").read_points()
+    assert len(runs) == 6
+    # Another question to the same runs needs those only that are new.
+    assert main(["analyse", "tau", *QUICK, "--values", "0.2", *out]) == 0
+    assert len(SweepFolder(tmp_path / "first" / "runs").read_points()) == 6 + 2  # three heads
+
+
+def test_pictures_without_labels(tmp_path, quick, capsys):
+    folder = str(picture_folder(tmp_path / "pictures", 40, 32))
+    base = with_values(quick, {"data": folder, "subset": 32, "batch_size": 16, "workers": 0})
+    page = analyse("augmentations", base, tmp_path / "out", values=("a",), metric="auroc")
+    assert "AUROC of pairs" in page.read_text()
+    with pytest.raises(ValueError, match="has no labels in use"):
+        analyse("augmentations", base, tmp_path / "other", values=("a",), tell=lambda line: None)
+
+
+def test_few_labels_are_those_asked_for(tmp_path, quick):
+    page = analyse("labels", quick, tmp_path, values=("3",), tell=lambda line: None)
+    with (page.parent / "numbers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["labels a class"] for row in rows] == ["3"] * 3
+    assert all(row["mean"] for row in rows)
+
+
+def test_it_goes_on_where_it_was_stopped(tmp_path, quick, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 1)
+        with pytest.raises(Interrupted, match="everything is saved"):
+            analyse("heads", quick, tmp_path, values=("2",), tell=lambda line: None)
+    page = analyse("heads", quick, tmp_path, values=("2",), tell=lambda line: None)
+    assert page.is_file()
+
+
+def test_other_settings_into_the_same_folder_are_refused(tmp_path, quick):
+    analyse("heads", quick, tmp_path, values=("1",), tell=lambda line: None)
+    other = with_values(quick, {"lr": 0.123})
+    with pytest.raises(RunError, match=r"holds runs of other settings.*lr"):
+        analyse("heads", other, tmp_path, values=("1",), tell=lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["head"], "did you mean 'heads'?"),
+        (["heads", "--vlues", "1"], "--vlues"),
+        (["heads", "--method", "mae"], "mae has no heads"),
+        (["heads", "--metric", "top1"], "--metric"),
+        (["overlap", "--data", "FOLDER"], "name the folder of images"),
+    ],
+)
+def test_what_is_refused(capsys, tmp_path, args, told):
+    try:
+        code = main(["analyse", *args, "--out", str(tmp_path / "out")])
+    except SystemExit as left:
+        code = left.code
+    assert code == 2
+    assert told in re.sub(r"[\s│╭╮╰╯─]+", " ", capsys.readouterr().err)
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_names_every_analysis(capsys):
+    with pytest.raises(SystemExit):
+        main(["analyse", "--help"])
+    told = capsys.readouterr().out
+    assert all(f"{name}: " in told for name in ANALYSES)

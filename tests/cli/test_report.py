@@ -1,0 +1,53 @@
+"""`amcl report` as a user types it."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from amcl.cli import main
+from amcl.report import page
+
+pytestmark = pytest.mark.usefixtures("few_images")
+QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
+
+
+def test_from_a_run_to_its_page(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train = ["pretrain", "--data", "builtin", *QUICK, "--projector", "16", "8", "--out"]
+    assert main([*train, "runs/one"]) == 0
+    shutil.copytree("runs/one", "runs/two")
+    assert main(["report", "runs/one", "--images", "8"]) == 0
+    assert "runs/one/report.html (" in capsys.readouterr().out
+    assert "8 images" in Path("runs/one/report.html").read_text()
+    assert main(["report", "runs/one", "runs/two", "--images", "8"]) == 0
+    assert "2 runs side by side" in Path("report.html").read_text()
+    Path("mine.html").write_text("<p>mine")
+    assert main(["report", "runs/one", "--out", "mine.html"]) == 1
+    assert "is left as it is" in " ".join(capsys.readouterr().err.split())
+    assert Path("mine.html").read_text() == "<p>mine"
+
+
+def test_what_is_wrong_is_told(tmp_path, capsys, monkeypatch):
+    def told(*args):
+        assert main(["report", *args]) in (1, 2)
+        return " ".join(capsys.readouterr().err.split())
+
+    assert "no run folder" in told(str(tmp_path))
+    assert "name the run" in told()
+    known = page.find_spec
+    monkeypatch.setattr(page, "find_spec", lambda name: None if name == "jinja2" else known(name))
+    assert "pip install 'amcl-torch[report]'" in told(str(tmp_path))
+
+
+def test_the_options_are_these(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main(["report", "--help"])
+    flags = sorted(set(re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", capsys.readouterr().out)))
+    frozen = Path(__file__).with_name("options_report.txt")
+    if os.environ.get("AMCL_FREEZE"):
+        frozen.write_text("\n".join(flags) + "\n")
+    assert flags == frozen.read_text().split()

@@ -1,0 +1,246 @@
+"""The paper's tables and figures: every entry at smoke scale, and what can go wrong."""
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from amcl.analysis.cost import image_size_of
+from amcl.backbones import Backbone
+from amcl.cli import main
+from amcl.experiments import ENTRIES, SCALES, reproduce
+from amcl.experiments.estimate import seconds
+from amcl.experiments.paper.numbers import TABLE_3, TABLE_5, TABLE_6
+from amcl.experiments.reproduce import runs_of
+from amcl.methods import make_method
+from amcl.sweep import SweepFolder
+from amcl.sweep.outcome import Outcome
+from amcl.sweep.runs import carry_out
+from amcl.training import Interrupted
+from browser import needs_browser, open_page
+from tiny_runs import interrupt_at
+
+pytestmark = pytest.mark.usefixtures("few_images")
+
+TOGETHER = {  # entries that share runs
+    "losses": ("table-1", "table-2", "table-3"),
+    "vits": ("table-4", "figure-4"),
+    "views": ("table-6", "figure-1", "figure-8"),
+    "heads": ("figure-5", "figure-6", "wider-head"),
+    "temperatures": ("table-5", "figure-3", "figure-7", "figure-9"),
+    "cost": ("table-8", "figure-2"),
+}
+
+
+def quiet(line: str) -> None:
+    """Tell nobody."""
+
+
+def test_every_entry_is_run_below():
+    available = {entry.name for entry in ENTRIES.values() if not entry.unavailable}
+    assert available == {name for names in TOGETHER.values() for name in names}
+    tables, figures = (
+        [name for name in ENTRIES if re.fullmatch(rf"{kind}-\d+", name)]
+        for kind in ("table", "figure")
+    )
+    assert tables == [f"table-{n}" for n in range(1, 9)]
+    assert figures == [f"figure-{n}" for n in range(1, 10)]
+
+
+@pytest.mark.parametrize("names", TOGETHER.values(), ids=TOGETHER)
+def test_smoke(names, tmp_path):
+    for name in names:
+        page = reproduce(name, scale="smoke", out=tmp_path, tell=quiet)
+        check_files(name, page)
+    if ENTRIES[names[0]].make is None:
+        return
+    asked = {point.name for n in names for point in runs_of(ENTRIES[n], SCALES["smoke"])}
+    made = SweepFolder(tmp_path / "runs").read_points()
+    assert {point.name for point in made} == asked  # each once, whatever entries share them
+
+
+def check_files(name: str, page: Path) -> None:
+    """A page, Markdown, CSV and pictures, all of them filled."""
+    html, folder = page.read_text(encoding="utf-8"), page.parent
+    assert page.name == "index.html"
+    assert f"{name}: " in html
+    text = (folder / "table.md").read_text(encoding="utf-8")
+    assert f"amcl reproduce {name} --scale smoke" in text
+    pictures = re.findall(r"!\[.*?\]\((.*?)\)", text)
+    assert pictures
+    for picture in pictures:
+        assert (folder / picture).read_bytes().startswith(b"\x89PNG")
+    with (folder / "numbers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert rows
+    if ENTRIES[name].make is not None:
+        assert all(row["mean"] for row in rows), rows
+        assert "failed" not in text
+    if ENTRIES[name].histograms:
+        assert "overlap" in html
+        assert "histograms-heads.png" in pictures
+
+
+@pytest.fixture(scope="module")
+def figure_3(few_images, tmp_path_factory):
+    """The page of an entry that has been run."""
+    return reproduce("figure-3", scale="smoke", out=tmp_path_factory.mktemp("out"), tell=quiet)
+
+
+def test_a_second_time_nothing_is_run_again(figure_3, monkeypatch):
+    told, out = [], figure_3.parent.parent
+    monkeypatch.setattr("amcl.sweep.runs.carry_out", None)
+    assert reproduce("figure-3", scale="smoke", out=out, tell=told.append) == figure_3
+    assert told == []
+
+
+@needs_browser
+def test_the_page_in_a_browser(figure_3):
+    seen = open_page(figure_3)
+    assert seen.console == []
+    for words in (
+        "figure-3: similarities after the heads and after the backbone",
+        "AUROC",
+        "Pairs that are hard to tell",
+        "amcl reproduce figure-3 --scale smoke",
+    ):
+        assert words in seen.text
+
+
+def test_it_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 1)
+        with pytest.raises(Interrupted) as stopped:
+            reproduce("figure-3", scale="smoke", out=tmp_path, tell=quiet)
+    assert f"Go on with: amcl reproduce figure-3 --scale smoke --out {tmp_path}" in str(
+        stopped.value
+    )
+    assert stopped.value.exit_code == 130
+    reproduce("figure-3", scale="smoke", out=tmp_path, tell=quiet)
+    first = sorted((tmp_path / "runs" / "runs").iterdir())[0]
+    assert len((first / "environment.jsonl").read_text().splitlines()) in (1, 2)
+
+
+def test_numbers_are_those_of_the_runs(tmp_path):
+    reproduce("table-5", scale="smoke", out=tmp_path, seeds=2, tell=quiet)
+    with (tmp_path / "table-5" / "numbers.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["what"] == "value"]
+    baseline = next(r for r in rows if (r["side"], r["labels a class"]) == ("baseline", "2"))
+    found = [
+        json.loads(path.read_text())["results"]["few-labels validation"]["n=2"]
+        for path in sorted(
+            (tmp_path / "runs" / "findings").glob("data=builtin,method=simclr,seed*")
+        )
+    ]
+    assert baseline["values"] == " ".join(f"{i}:{100 * v!r}" for i, v in enumerate(found))
+    assert len(found) == 2
+
+
+def test_a_run_that_fails_is_told_and_the_others_are_shown(tmp_path, monkeypatch):
+    def fails(config, folder):
+        if config.method.heads == 3:
+            return Outcome(ending="diverged", reason="the loss is not finite")
+        return carry_out(config, folder)
+
+    monkeypatch.setattr("amcl.sweep.runs.carry_out", fails)
+    page = reproduce("figure-3", scale="smoke", out=tmp_path, tell=quiet)
+    text = (page.parent / "table.md").read_text()
+    assert "failed" in text
+    assert "seed 0 diverged: the loss is not finite" in text
+
+
+def test_what_is_missing_is_told_with_the_way_to_get_it(tmp_path, capsys):
+    root = ["--data-root", str(tmp_path / "nowhere")]
+    assert main(["reproduce", "table-3", "--scale", "paper", *root]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    for name in ("cifar10", "cifar-100-python", "tiny-imagenet-200", "imagenet"):
+        assert name in told
+    assert "amcl data cifar10" in told
+    assert "choose others with --data" in told
+    assert main(["reproduce", "table-3", "--data", "no/folder", "--scale", "smoke"]) == 2
+    assert "'no/folder' is neither a folder nor a known data set" in capsys.readouterr().err
+
+
+def test_what_is_not_there_yet(capsys):
+    assert main(["reproduce", "table-7"]) == 1
+    assert "table-7 cannot be reproduced: detection and segmentation" in capsys.readouterr().err
+    assert main(["reproduce", "table-33"]) == 2
+    assert "did you mean 'table-3'?" in capsys.readouterr().err
+    assert main(["reproduce"]) == 2
+    assert "--list has them" in capsys.readouterr().err
+
+
+def test_the_list(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    assert main(["reproduce", "--list", "--scale", "smoke"]) == 0
+    told = capsys.readouterr().out
+    for name, entry in ENTRIES.items():
+        assert name in told
+        if entry.unavailable:
+            assert "not yet: " in told
+    assert "about, on 2 cores" in told
+
+
+def test_the_papers_scale_has_the_papers_settings():
+    paper = SCALES["paper"]
+    [first, *_] = runs_of(ENTRIES["table-3"], paper)
+    assert (first.config.run.epochs, first.config.backbone.backbone) == (1000, "resnet18")
+    points = runs_of(ENTRIES["table-3"], paper)
+    by_set = {p.config.data.data: p.config for p in points}
+    assert {name: c.run.epochs for name, c in by_set.items()} == {
+        "cifar10": 1000,
+        "cifar100": 1000,
+        "tinyimagenet": 800,
+        "imagenet": 100,
+    }
+    assert len({p.config.run.seed for p in points}) == 5
+    large = {p.config.backbone.backbone for p in runs_of(ENTRIES["table-4"], paper)}
+    assert large == {"vit_base_patch16_224", "vit_large_patch16_224"}
+    assert {p.config.run.epochs for p in runs_of(ENTRIES["table-4"], paper)} == {1600}
+
+
+@pytest.mark.slow
+def test_every_network_of_the_papers_scale_can_be_made():
+    made = set()
+    for entry in ENTRIES.values():
+        for point in runs_of(entry, SCALES["paper"], seeds=1):
+            config = point.config
+            if (key := (config.backbone, repr(config.method), config.data.data)) not in made:
+                with torch.device("meta"):
+                    make_method(config.method, Backbone(config.backbone, image_size_of(config)))
+                made.add(key)
+    assert len(made) > 100
+
+
+@pytest.mark.slow
+def test_several_runs_at_once(tmp_path):
+    told = []
+    page = reproduce("figure-3", scale="smoke", out=tmp_path, jobs=2, tell=told.append)
+    check_files("figure-3", page)
+    assert len(told) == 2
+
+
+def test_the_cpu_scale_is_small_and_fixed():
+    for entry in ENTRIES.values():
+        for point in runs_of(entry, SCALES["cpu"]):
+            assert point.config.data.subset == 5000
+            assert point.config.run.epochs <= 20
+            assert point.config.data.data == "cifar10"
+    hours = seconds(runs_of(ENTRIES["figure-3"], SCALES["cpu"]), gpu=False) / 3600
+    assert 0.1 < hours < 10
+
+
+def test_the_papers_numbers_stand_where_they_belong():
+    assert TABLE_3["imagenet", "+ AMCL", "Barlow Twins"] == 72.7
+    assert TABLE_5["50", "TaU"] == 74.6
+    assert TABLE_6["abcd", "+ AMCL", "SimSiam"] == 67.0
+    parts = ENTRIES["table-6"].make(SCALES["paper"], ("cifar100",))
+    assert all(case.paper is not None for part in parts for case in part.cases)
+    parts = ENTRIES["table-3"].make(SCALES["paper"], ENTRIES["table-3"].sets)
+    assert all(case.paper is not None for part in parts for case in part.cases)
+    assert not any(part.notes for part in parts)
+    parts = ENTRIES["table-5"].make(SCALES["cpu"], ("cifar10",))
+    assert "numbers are of stl10; the runs here are on cifar10" in parts[0].notes[-1]

@@ -1,0 +1,137 @@
+"""Tables of runs: rows, columns, gains, the paper's numbers; Markdown, CSV and pictures."""
+
+import csv
+import io
+
+import pytest
+
+from amcl.experiments.cases import AMCL, BASELINE, KNN, LOSS, NONE, SIDE, Case, Part
+from amcl.experiments.charts import chart, gains_chart
+from amcl.experiments.pool import Number
+from amcl.experiments.tables import Filled, csv_text, markdown
+from amcl.training import Config
+
+
+def part(rows, columns="method", **settings):
+    """A part of cases with these labels, each with what the paper has."""
+    cases = tuple(
+        Case(labels=labels, config=Config(), metric=KNN, paper=paper) for labels, paper in rows
+    )
+    known = {"name": "part", "title": "Title", "told": "Told.", "x": columns, "series": SIDE}
+    return Part(**(known | {"cases": cases, "columns": columns} | settings))
+
+
+@pytest.fixture
+def methods():
+    rows = [
+        ({"views": views, SIDE: side, "method": method}, paper)
+        for views, side, method, paper in (
+            ("a", BASELINE, "SimCLR", 26.3),
+            ("a", AMCL, "SimCLR", 27.0),
+            ("a", BASELINE, "MoCo", None),
+            ("a", AMCL, "MoCo", None),
+            ("ab", BASELINE, "SimCLR", 28.0),
+            ("ab", AMCL, "SimCLR", 29.0),
+        )
+    ]
+    numbers = (
+        Number({0: 0.30, 1: 0.32}),
+        Number({0: 0.35, 1: 0.33}),
+        Number({0: 0.5}),
+        Number({}, ("seed 0 diverged: the loss",)),
+        Number({0: 0.2, 1: 0.2}),
+        Number({0: 0.3, 2: 0.1}),
+    )
+    return Filled(part(rows, compared=SIDE, panels="views"), numbers)
+
+
+def test_gains_are_paired_by_seed_and_stand_behind_what_they_belong_to(methods):
+    table = methods.table()
+    assert list(table.header) == ["views", SIDE, "SimCLR", "MoCo"]
+    shown = [[cell.text for cell in row] for row in table.cells]
+    assert shown == [
+        ["a", BASELINE, "31.0 ± 1.4", "50.0"],
+        ["a", AMCL, "34.0 ± 1.4", "failed"],
+        ["a", "gain of + AMCL", "+3.0 ± 2.8", ""],
+        ["ab", BASELINE, "20.0 ± 0.0", ""],
+        ["ab", AMCL, "20.0 ± 14.1", ""],
+        ["ab", "gain of + AMCL", "+10.0", ""],  # seed 0 alone has both
+    ]
+    small = [[cell.small for cell in row] for row in table.cells]
+    assert small[0][2:] == ["paper 26.3", ""]
+    assert small[2][2] == "paper +0.7"
+    assert methods.bad() == ["a, + AMCL, MoCo, seed 0 diverged: the loss"]
+
+
+def test_markdown_has_both_numbers_in_a_cell(methods):
+    lines = markdown(methods.table()).splitlines()
+    assert lines[0] == "| views | side | SimCLR | MoCo |"
+    assert lines[1] == "| --- | --- | ---: | ---: |"
+    assert lines[2] == "| a | baseline | 31.0 ± 1.4 (paper 26.3) | 50.0 |"
+    assert lines[4] == "| a | gain of + AMCL | **+3.0 ± 2.8** (paper +0.7) |  |"
+
+
+def test_every_number_is_in_the_csv(methods):
+    rows = list(csv.DictReader(io.StringIO(csv_text([methods]))))
+    assert len(rows) == 6 + 3
+    first, gain = rows[0], rows[6]
+    assert (first["views"], first["what"], first["runs"]) == ("a", "value", "2")
+    assert float(first["mean"]) == pytest.approx(31)
+    assert first["values"] == "0:30.0 1:32.0"
+    assert (gain["what"], gain["side"]) == ("gain", AMCL)
+    assert float(gain["paper"]) == pytest.approx(0.7)
+
+
+def test_gains_along_the_columns():
+    rows = [
+        ({"labels": n, SIDE: side}, None) for n in ("10", "50") for side in (BASELINE, AMCL, "TS")
+    ]
+    numbers = tuple(Number({0: value}) for value in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7))
+    table = Filled(part(rows, SIDE, x="labels", compared=SIDE), numbers).table()
+    assert list(table.header) == ["labels", BASELINE, AMCL, "TS", "gain of + AMCL", "gain of TS"]
+    assert [cell.text for cell in table.cells[1]] == [
+        "50",
+        "40.0",
+        "50.0",
+        "70.0",
+        "+10.0",
+        "+30.0",
+    ]
+
+
+def test_a_single_column_is_the_metric_with_gains_beside():
+    rows = [({"temperature": name}, None) for name in (BASELINE, "adaptive")]
+    settings = {"x": "temperature", "series": None, "compared": "temperature"}
+    table = Filled(part(rows, "", **settings), (Number({0: 0.5}), Number({0: 0.75}))).table()
+    assert list(table.header) == ["temperature", "kNN accuracy (%)", "gain"]
+    assert [cell.text for cell in table.cells[0]] == [BASELINE, "50.0", ""]
+    assert [cell.text for cell in table.cells[1]] == ["adaptive", "75.0", "+25.0"]
+
+
+def test_what_is_the_same_along_an_axis_is_a_dashed_line():
+    rows = [({"C": c, SIDE: side}, None) for c, side in ((NONE, BASELINE), ("1", "a"), ("3", "a"))]
+    filled = Filled(part(rows, "C"), tuple(Number({0: v}) for v in (0.5, 0.4, 0.6)))
+    assert list(filled.table().header) == [SIDE, "any C", "C 1", "C 3"]
+    [ax] = chart(filled).axes
+    dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
+    assert dashed[0].get_ydata()[0] == 50
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "3"]
+
+
+def test_pictures(methods):
+    first, second = chart(methods).axes
+    assert (first.get_title(), second.get_title()) == ("a", "ab")
+    assert first.get_ylabel() == "kNN accuracy (%)"
+    figure = gains_chart(methods)
+    [ax] = figure.axes
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "ab"]  # what they differ in
+    assert (
+        gains_chart(Filled(part([({"C": "1", SIDE: "a"}, None)], "C"), (Number({0: 1.0}),))) is None
+    )
+
+
+def test_numbers_that_are_no_shares():
+    assert LOSS.spelled(3.14159) == "3.142"
+    assert LOSS.label == "loss of the last epoch"
+    assert Number({}).mean is None
+    assert Number({0: 1.0}).std is None

@@ -1,0 +1,395 @@
+"""What a report says of runs, read from its blocks and from the page in a browser."""
+
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+
+import browser
+from amcl.analysis import backbone_similarity, scaled, separation_of
+from amcl.analysis.cost import cost_of
+from amcl.evaluation import Result
+from amcl.report import Beside, Chart, Gallery, Map, Note, Paragraph, ReportSettings, Table, report
+from amcl.report.compose import page_of
+from amcl.report.runs import read_runs
+from amcl.report.sections.cost import cost
+from amcl.report.sections.galleries import image_map, nearest, pairs
+from amcl.report.sections.heads import heads
+from amcl.report.sections.results import results
+from amcl.report.sections.settings import settings
+from amcl.report.sections.similarity import similarity
+from amcl.report.sections.temperatures import temperatures
+from amcl.report.sections.training import training
+from amcl.training import RunError, read_metrics
+from browser import needs_browser
+
+pytestmark = pytest.mark.usefixtures("few_images")
+
+
+def read(*paths, **asked):
+    return read_runs(paths, ReportSettings(**asked))
+
+
+def flat(blocks):
+    """All blocks, those in columns too."""
+    for block in blocks:
+        if isinstance(block, Beside):
+            for _, inner in block.columns:
+                yield from flat(inner)
+        else:
+            yield block
+
+
+def of(section, kind):
+    return [block for block in flat(section.blocks) if isinstance(block, kind)]
+
+
+def words(section):
+    texts = [block.text for block in of(section, Paragraph) + of(section, Note)]
+    return " ".join(texts + [block.caption for block in of(section, Table)])
+
+
+def drawn(chart):
+    """The lines of a chart by their labels."""
+    (ax,) = chart.figure.axes
+    return {line.get_label(): line.get_xydata() for line in ax.lines}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _counted_once():
+    """What a configuration costs takes a second to count, and is the same in all tests."""
+    known = {}
+
+    def counted(config, size):
+        key = (config.method, config.backbone, config.run.batch_size, size)
+        if key not in known:
+            known[key] = cost_of(config, size)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("amcl.report.sections.cost.cost_of", counted)
+        yield
+
+
+@pytest.fixture(scope="module")
+def two(runs):
+    return read(runs("amcl"), runs("plain"))
+
+
+def test_curves_are_those_of_the_metrics(two):
+    section = training(two)
+    charts = {chart.figure.axes[0].get_ylabel(): chart for chart in of(section, Chart)}
+    assert list(charts) == [
+        *("loss", "kNN accuracy, validation (%)", "effective rank", "spread"),
+    ]
+    for run in two:
+        rows = read_metrics(run.path)
+        expected = [[r["epoch"], r["loss"]] for r in rows if r["kind"] == "epoch"]
+        assert drawn(charts["loss"])[run.name].tolist() == expected
+        knn = [[r["epoch"], 100 * r["knn_validation"]] for r in rows if r["kind"] == "probe"]
+        assert drawn(charts["kNN accuracy, validation (%)"])[run.name].tolist() == knn
+    assert of(section, Note) == []
+
+
+def test_methods_have_losses_of_their_own(runs):
+    section = training(read(runs("amcl"), runs("barlow"), runs("plain")))
+    first, second = of(section, Chart)[:2]
+    assert (set(drawn(first)), set(drawn(second))) == ({"amcl", "plain"}, {"barlow"})
+    colours = [line.get_color() for line in first.figure.axes[0].lines]
+    probes = of(section, Chart)[2].figure.axes[0].lines
+    assert [line.get_color() for line in probes] == [
+        *(colours[0], second.figure.axes[0].lines[0].get_color(), colours[1])
+    ]  # a run has one colour everywhere
+
+
+def test_similarities_are_those_of_the_sample(two):
+    section = similarity(two)
+    (table,) = of(section, Table)
+    expected = []
+    for run in two:
+        for where, matrix in (
+            ("heads", scaled(run.sample)),
+            ("backbone", backbone_similarity(run.sample)),
+        ):
+            s = separation_of(matrix)
+            means = (f"{s.positive:.3f}", f"{s.negative:.3f}", f"{s.overlap:.3f}")
+            expected.append((run.name, where, *means, f"{s.auroc:.4f}"))
+    assert list(table.rows) == expected
+    labels = [chart.figure.axes[0].get_xlabel() for chart in of(section, Chart)]
+    assert labels == ["s/τ, mean over heads", "cosine similarity"] * 2
+    (columns,) = (block for block in section.blocks if isinstance(block, Beside))
+    assert [name for name, _ in columns.columns] == ["amcl", "plain"]
+
+
+def test_temperatures_by_head_and_sign(two):
+    section = temperatures(two)
+    rows, variances = of(section, Table)
+    assert [row[:3] for row in rows.rows] == [
+        *(("amcl", "1", "positive"), ("amcl", "2", "positive")),
+        *(("amcl", "1", "negative"), ("amcl", "2", "negative")),
+        *(("plain", "1", "positive"), ("plain", "1", "negative")),
+    ]
+    tau = two[0].sample.tau
+    assert rows.rows[1][3] == f"{tau[1].diagonal().mean():.3f}"
+    assert rows.rows[4][3:6] == ("0.200", "0.000", "0.200")  # constant
+    assert rows.rows[4][-1] == "–"
+    own = torch.stack([head.diagonal() for head in tau])
+    between = own.var(0, correction=0).mean()
+    assert variances.rows[0][:3] == ("amcl", "positive pairs", f"{between:.2g}")
+    assert len(variances.rows) == 2  # one head differs from no other
+    assert "one temperature (constant)" in words(section)
+    courses = [chart for chart in of(section, Chart) if "by epoch" in chart.alt]
+    lines = [r for r in two[0].rows if r["kind"] == "epoch"]
+    assert drawn(courses[1])["head 2"].tolist() == [
+        [r["epoch"], r["tau_negative/head2"]] for r in lines
+    ]
+
+
+def test_temperatures_at_a_bound_are_shown(two):
+    rows = [
+        row | {"at_upper_negative/head2": 0.25 * row["epoch"]} if row["kind"] == "epoch" else row
+        for row in two[0].rows
+    ]
+    section = temperatures([replace(two[0], rows=rows)])
+    (chart,) = [chart for chart in of(section, Chart) if "bounds by epoch" in chart.alt]
+    assert drawn(chart)["τ⁻ at the upper bound"].tolist() == [[1, 25], [2, 50]]
+    assert "lie at a bound" in words(temperatures(two[:1]))  # that there are none is said
+
+
+def test_heads_and_what_they_find(two):
+    section = heads(two)
+    (table,) = of(section, Table)
+    assert [row[:2] for row in table.rows] == [
+        *(("amcl", "head 1"), ("amcl", "head 2"), ("amcl", "mean of heads")),
+        *(("amcl", "backbone"), ("plain", "head 1"), ("plain", "backbone")),
+    ]
+    s = two[0].sample.s[1]
+    assert table.rows[1][2] == f"{(s.argmax(1) == torch.arange(40)).double().mean():.1%}"
+    correlation, overlap = of(section, Chart)
+    assert "1 and 2" in correlation.alt
+    assert len(correlation.figure.axes[0].texts) == 4
+    assert "one head" in words(section)
+    assert "2.5% and" in table.caption  # one of 40 images by chance
+    assert overlap.caption.startswith("Images among the 10")
+
+
+def test_galleries_have_the_views_and_their_numbers(two):
+    run = two[0]
+    positive, negative = of(pairs([run]), Gallery)
+    tau = torch.stack([head.diagonal() for head in run.sample.tau])
+    i = int(tau.mean(0).argmax())
+    first = positive.items[0]
+    assert torch.equal(first.images[0], run.sample.views[0, i])
+    assert torch.equal(first.images[1], run.sample.views[1, i])
+    assert first.lines[1] == "τ  " + "  ".join(f"{t:.2f}" for t in tau[:, i].tolist())
+    assert first.title == run.sample.classes[run.sample.labels[i]]
+    alike = scaled(run.sample).fill_diagonal_(-torch.inf)
+    i, j = divmod(int(alike.argmax()), 40)
+    assert torch.equal(negative.items[0].images[1], run.sample.views[1, j])
+    (near,) = of(nearest([run]), Gallery)
+    assert len(near.items) == 10
+    assert near.items[0].good[0] is None
+    assert {len(item.images) for item in near.items} == {7}
+    (points,) = of(image_map([run], "pca", 0), Map)
+    assert points.points.shape == (40, 2)
+    assert points.labels[5] == run.sample.classes[run.sample.labels[5]]
+
+
+def test_cost_is_held_against_the_baseline(two):
+    (table,) = of(cost(two[:1]), Table)
+    rows = {row[0].strip(): row[1:] for row in table.rows}
+    assert table.header == ("", "baseline", "this run", "ratio")
+    assert float(rows["heads"][2]) > 1.5
+    assert rows["parameters at inference, M"][2] == "1.000"
+    assert rows["images a second, in training"][1] != ""
+    assert "--measure" in words(cost(two[:1]))
+    assert "memory" not in " ".join(rows)
+    (own,) = of(cost(two[1:]), Table)
+    assert own.header == ("", "this run")
+    assert "baseline itself" in words(cost(two[1:]))
+    (both,) = of(cost(two), Table)
+    assert both.header == ("", "amcl", "plain")
+
+
+def test_results_of_evaluations_are_shown(two, tmp_path):
+    assert "amcl evaluate" in words(results(two[:1]))
+    model = {"name": "amcl", "sha256": "1"}
+    settings_ = {"k": 20, "tau": 0.1, "metric": "cosine"}
+    first = Result(
+        protocol="knn",
+        data="builtin",
+        split="validation",
+        metrics={"top1": 0.51, "top5": 0.9},
+        model=model,
+        settings=settings_,
+        seed=0,
+    )
+    second = replace(first, model=model | {"sha256": "2"}, metrics={"top1": 0.612})
+    (table,) = of(results([replace(two[0], results=[first, second])]), Table)
+    assert [row[:3] for row in table.rows] == [
+        ("knn (older weights)", "builtin, validation", "top1 51.0%, top5 90.0%"),
+        ("knn", "builtin, validation", "top1 61.2%"),
+    ]
+
+
+def test_settings_that_differ(two):
+    (table,) = of(settings(two), Table)
+    assert {row[0]: row[1:] for row in table.rows} == {
+        "method.heads": ("2", "1"),
+        "method.temperature": ("adaptive", "constant"),
+    }
+
+
+def test_a_method_without_heads(runs):
+    (run,) = read(runs("mae"))
+    assert [chart.alt.split(":")[0] for chart in of(similarity([run]), Chart)] == [
+        "Histograms of positive and negative pairs after the backbone"
+    ]
+    assert "mae has no heads" in words(similarity([run]))
+    assert "no temperatures" in words(temperatures([run]))
+    assert of(temperatures([run]), Chart) == []
+    assert [row[0] for row in of(heads([run]), Table)[0].rows] == ["backbone"]
+    positive, _ = of(pairs([run]), Gallery)
+    assert [len(item.lines) for item in positive.items] == [1] * 12
+    assert of(cost([run]), Table)[0].header == ("", "this run")
+
+
+def test_a_loss_without_negatives(runs):
+    (run,) = read(runs("simsiam"))
+    assert "simsiam knows no negative pairs" in words(similarity([run]))
+    section = temperatures([run])
+    rows, variances = of(section, Table)
+    assert {row[1] for row in rows.rows} == {"positive"}
+    assert [row[0] for row in variances.rows] == ["positive pairs"]
+    assert not any("τ⁻" in chart.alt for chart in of(section, Chart))
+
+
+def test_temperatures_of_channels(runs):
+    (run,) = read(runs("barlow"))
+    assert "those of channels" in words(similarity([run]))
+    axes = [chart.figure.axes[0].get_xlabel() for chart in of(similarity([run]), Chart)]
+    assert axes == ["cosine similarity"] * 2  # nothing is divided
+    captions = [chart.caption for chart in of(temperatures([run]), Chart)]
+    assert captions[0].startswith("Positive pairs of channels.")
+    positive, _ = of(pairs([run]), Gallery)
+    assert all(not line.startswith("τ") for item in positive.items for line in item.lines)
+
+
+def test_without_labels_the_rest_is_shown(runs):
+    (run,) = read(runs("unlabelled"))
+    page = page_of([run], ReportSettings())
+    by_title = {section.title: section for section in page.sections}
+    assert list(by_title) == [
+        *("Training", "Similarity of pairs", "Temperatures", "Heads", "Pairs"),
+        *("Nearest neighbours", "Map", "Evaluation", "Cost", "Settings"),
+    ]
+    labels = [c.figure.axes[0].get_ylabel() for c in of(by_title["Training"], Chart)]
+    assert labels == ["loss", "effective rank", "spread"]
+    assert "no labels" in words(by_title["Training"])
+    assert "no labels" in words(by_title["Heads"])
+    assert of(by_title["Heads"], Table)[0].header == ("by", "own image first")
+    (near,) = of(by_title["Nearest neighbours"], Gallery)
+    assert all(item.good == [] for item in near.items)
+    assert of(by_title["Map"], Map)[0].labels is None
+    assert not any("kNN" in name for name, _ in page.facts)
+
+
+def test_what_is_missing_is_said(runs, tmp_path):
+    run = tmp_path / "gone"
+    shutil.copytree(runs("unlabelled"), run)
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("pictures", "moved"))
+    (read_run,) = read(run)
+    page = page_of([read_run], ReportSettings())
+    titles = [section.title for section in page.sections]
+    assert titles == [
+        *("Training", "Temperatures", "Evaluation", "Cost", "Settings"),
+    ]
+    (note,) = of(page.sections[0], Note)
+    assert "moved" in note.text
+    assert "--data" in note.text
+    assert of(page.sections[0], Chart)
+    assert "see Training" in words(page.sections[1])
+    assert any("by epoch" in chart.alt for chart in of(page.sections[1], Chart))
+    assert of(page.sections[3], Table)  # counted by the size that the backbone was trained with
+    with pytest.raises(FileNotFoundError, match="nowhere"):  # what is asked for must be there
+        report(run, tmp_path / "r.html", ReportSettings(data=str(tmp_path / "nowhere")))
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_an_unfinished_run_is_shown_as_far_as_it_is(runs, tmp_path):
+    run = tmp_path / "begun"
+    shutil.copytree(runs("amcl"), run)
+    (run / "backbone.safetensors").unlink()
+    (read_run,) = read(run)
+    (note,) = of(training([read_run]), Note)
+    assert "has not ended: 2 of 2 epochs" in note.text
+    assert f"amcl pretrain --resume {run}" in note.text
+    assert read_run.sample is not None
+    shutil.rmtree(run / "checkpoints")
+    (run / "metrics.jsonl").unlink()
+    (empty,) = read(run)
+    told = words(training([empty]))
+    assert "no metrics yet" in told
+    assert "saved nothing yet" in told
+    page = page_of([empty], ReportSettings()).html()
+    assert "saved nothing yet" in page
+
+
+def test_runs_are_named_once(runs, tmp_path):
+    with pytest.raises(ValueError, match="given twice"):
+        read(runs("amcl"), runs("amcl").parent / "amcl")
+    with pytest.raises(RunError, match="no run folder"):
+        read(tmp_path)
+    with pytest.raises(ValueError, match="name the run"):
+        read()
+    with pytest.raises(ValueError, match="map must be one of"):
+        ReportSettings(map="som")
+
+
+@pytest.fixture(scope="module")
+def whole_page(runs, tmp_path_factory):
+    """The page of a run, by the one call that makes it."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    assert report(runs("amcl"), path) == path
+    return path
+
+
+def test_the_page_of_a_run_is_one_file(whole_page):
+    assert [path.name for path in whole_page.parent.iterdir()] == ["page.html"]
+    text = whole_page.read_text()
+    assert len(text) < 3e6
+    assert text.count('<svg class="drawing"') == 12
+    assert not re.search(r"https?:", text)
+
+
+@needs_browser
+def test_the_page_of_a_run_in_a_browser(whole_page, two):
+    seen = browser.try_page(whole_page, browser.IN_USE, width=380, dark=True)
+    assert seen.console == []
+    for said in ("The most uncertain positive pairs", "AUROC", "config.toml", "40 images"):
+        assert said in seen.text
+    found, sample = seen.found, two[0].sample
+    assert found["images"]
+    assert found["theme"] == ["Light", "Dark"]
+    assert found["sideways"] == 0  # nothing is wider than a telephone
+    assert found["hidden"] == [True, False, True, False, True]
+    classes = [sample.classes[i] for i in sample.labels.tolist()]
+    assert found["tip"] == [classes[1], "-96px 0px"]
+    assert found["bright"] == [name == classes[1] for name in classes]
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("dark", [False, True])
+def test_pages_of_many_kinds_in_a_browser(runs, tmp_path, dark):
+    names = ("amcl", "plain", "simsiam", "barlow", "mae", "unlabelled")
+    path = report([runs(name) for name in names], tmp_path / "page.html")
+    script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    for width in (1200, 380):
+        seen = browser.try_page(path, script, width=width, dark=dark)
+        assert seen.console == []
+        assert seen.found == 0
+        assert all(name in seen.text for name in names)
