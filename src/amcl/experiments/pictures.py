@@ -12,9 +12,10 @@ from amcl.analysis import (
     separation_of,
     uncertain_positives,
 )
-from amcl.drawing import BLUE, ORANGE, bare, figure_of, legend_below, plain
+from amcl.drawing import bare, figure_of, legend_below, plain
 from amcl.experiments.product import Topic
 from amcl.report import Chart, Gallery, Picture
+from amcl.report.charts import draw_pairs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,11 +67,7 @@ def histograms(apart: Mapping[str, PairSeparation]) -> "Figure":
 
 
 def _histogram(ax: "Axes", s: PairSeparation) -> None:
-    for shares, colour, name in (
-        (s.negative_shares, BLUE, "negative pairs"),
-        (s.positive_shares, ORANGE, "positive pairs"),
-    ):
-        ax.stairs(shares.numpy(), s.edges.numpy(), fill=True, alpha=0.55, color=colour, label=name)
+    draw_pairs(ax, s.edges, s.positive_shares, s.negative_shares)
     told = f"overlap {s.overlap:.2f}\nAUROC {s.auroc:.3f}"
     ax.text(0.02, 0.97, told, transform=ax.transAxes, va="top", fontsize=9)
     ax.set_yticks([])

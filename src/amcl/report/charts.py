@@ -62,18 +62,25 @@ def two_histograms(
     """Shares of positive and negative pairs in the same bins."""
     figure = figure_of(WIDTH, HEIGHT)
     ax = figure.subplots()
+    draw_pairs(ax, edges, positive, negative)
+    ax.set_xlabel(x)
+    ax.set_ylabel("share of pairs (%)")
+    _finish(ax, legend=True)
+    return figure
+
+
+def draw_pairs(
+    ax: "Axes", edges: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor
+) -> None:
+    """The histograms of both on axes, in the colours that the paper has for them."""
     for shares, colour, label in (
-        (positive, BLUE, "positive pairs"),
-        (negative, VERMILION, "negative pairs"),
+        (positive, VERMILION, "positive pairs"),
+        (negative, BLUE, "negative pairs"),
     ):
         drawn = (100 * shares).numpy()
         ax.stairs(drawn, edges.numpy(), fill=True, color=colour, alpha=0.4)
         ax.stairs(drawn, edges.numpy(), color=colour, lw=1.2, label=label)
     ax.set_ylim(bottom=0)
-    ax.set_xlabel(x)
-    ax.set_ylabel("share of pairs (%)")
-    _finish(ax, legend=True)
-    return figure
 
 
 def outlines(
