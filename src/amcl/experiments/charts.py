@@ -1,10 +1,11 @@
 """Pictures of what runs came to."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from amcl.drawing import BLUE, FAINT, PALETTE, VERMILION, bare, figure_of, legend_below, plain
-from amcl.experiments.cases import NONE, Case, Metric
+from amcl.experiments.cases import NONE, Case, Metric, Part
 from amcl.experiments.pool import Number
 from amcl.experiments.tables import Filled
 
@@ -16,14 +17,19 @@ Placed = tuple[Case, Number]
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
-def chart(filled: Filled) -> "Figure":
-    """Means over seeds with their spread: dots, joined where the axis has an order."""
+def chart(filled: Filled, panels: Sequence[str] = ()) -> "Figure":
+    """Means over seeds with their spread: dots, joined where the axis has an order.
+
+    `panels`: those of the part's panels to draw; none: all of them, three side by side at most.
+    """
     part = filled.part
-    panels = part.labels(part.panels) if part.panels else [""]
-    figure = figure_of(max(4.6, 3.6 * len(panels)), 3.4)
-    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    shown = list(panels) or panels_of(part)
+    columns = len(shown) if len(shown) < 4 else 2 if len(shown) == 4 else 3
+    rows = math.ceil(len(shown) / columns)
+    figure = figure_of(max(4.6, 3.6 * columns), 3.0 * rows + 0.4)
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
     own_scale = len({case.metric.name for case in part.cases}) > 1
-    for ax, panel in zip(axes, panels, strict=True):
+    for i, (ax, panel) in enumerate(zip(axes, shown, strict=False)):
         placed = [
             (case, number)
             for case, number in filled.pairs()
@@ -34,11 +40,18 @@ def chart(filled: Filled) -> "Figure":
         ax.set_xlabel(part.x)
         if panel and not own_scale:
             ax.set_title(plain(panel), fontsize=10)
-        if placed and (own_scale or ax is axes[0]):
+        if placed and (own_scale or i % columns == 0):
             ax.set_ylabel(placed[0][0].metric.label)
+    for ax in axes[len(shown) :]:
+        ax.set_visible(False)
     if part.series:
         legend_below(figure)
     return figure
+
+
+def panels_of(part: Part) -> list[str]:
+    """The values that have a panel each; one without a name where there are none."""
+    return part.labels(part.panels) if part.panels else [""]
 
 
 def gains_chart(filled: Filled) -> "Figure | None":

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from amcl.drawing import save_png
 from amcl.environment import environment
-from amcl.experiments.charts import chart, gains_chart
+from amcl.experiments.charts import chart, gains_chart, panels_of
 from amcl.experiments.tables import Filled, markdown
 from amcl.files import write_text
 from amcl.report import (
+    Beside,
     Block,
     Chart,
     Code,
@@ -76,7 +77,7 @@ class Product:
         ]
         made = environment()
         versions = ", ".join(f"{name} {value}" for name, value in made.items() if value)
-        again: list[Block] = [Paragraph(self.command)]
+        again: list[Block] = [Paragraph(f"`{self.command}`")]
         if self.config:
             again.append(Code(self.config, "settings that all runs start from"))
         again.append(Code(versions, "versions and machine"))
@@ -101,6 +102,9 @@ def topic_of(filled: Filled) -> Topic:
     pictures = {part.name: chart(filled)}
     alt = f"{part.title}: {part.cases[0].metric.label} against {part.x}; the table has the numbers."
     blocks: list[Block] = [Chart(pictures[part.name], alt)]
+    if len(panels := panels_of(part)) > 1:  # single ones wrap on a narrow screen
+        drawn = [Chart(chart(filled, [panel]), f"{panel}. {alt}") for panel in panels]
+        blocks = [Beside([("", [each]) for each in drawn])]
     if (gains := gains_chart(filled)) is not None:
         pictures[f"{part.name}-gains"] = gains
         told = f"{part.title}: gains here beside those of the paper; the table has the numbers."
