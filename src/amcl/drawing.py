@@ -81,6 +81,8 @@ def plain(text: str, length: int = 60) -> str:
     'worth \\\\$5…'
     """
     text = text if len(text) <= length else text[: length - 1] + "…"
+    if text.startswith("_"):  # such a label would be missing from the legend
+        text = f" {text}"
     return text.replace("$", r"\$")
 
 

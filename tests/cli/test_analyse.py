@@ -32,7 +32,7 @@ def test_from_a_question_to_a_page(tmp_path, capsys):
     assert "adaptive τ" in said
     folder = tmp_path / "first" / "heads"
     html = (folder / "index.html").read_text()
-    assert "amcl analyse heads --data builtin" in html
+    assert "amcl analyse heads --data builtin" in re.sub(r"<[^>]+>", "", html)
     assert (folder / "heads.png").is_file()
     with (folder / "numbers.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -49,16 +49,44 @@ def test_pictures_without_labels(tmp_path, quick, capsys):
     base = with_values(quick, {"data": folder, "subset": 32, "batch_size": 16, "workers": 0})
     page = analyse("augmentations", base, tmp_path / "out", values=("a",), metric="auroc")
     assert "AUROC of pairs" in page.read_text()
-    with pytest.raises(ValueError, match="has no labels in use"):
+    with pytest.raises(ValueError, match=r"has no labels in use.*--metric auroc"):
         analyse("augmentations", base, tmp_path / "other", values=("a",), tell=lambda line: None)
+    assert not (tmp_path / "other").exists()  # told before anything was trained
 
 
 def test_few_labels_are_those_asked_for(tmp_path, quick):
-    page = analyse("labels", quick, tmp_path, values=("3",), tell=lambda line: None)
-    with (page.parent / "numbers.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert [row["labels a class"] for row in rows] == ["3"] * 3
-    assert all(row["mean"] for row in rows)
+    def counts(values):
+        page = analyse("labels", quick, tmp_path, values=values, tell=lambda line: None)
+        with (page.parent / "numbers.csv").open() as file:
+            rows = [row for row in csv.DictReader(file) if row["what"] == "value"]
+        return page, {row["labels a class"]: bool(row["mean"]) for row in rows}
+
+    assert counts(("3",))[1] == {"3": True}
+    # The same runs are judged again by those that have not been; six a class is all there are.
+    page, found = counts(("2", "3", "7"))
+    assert found == {"2": True, "3": True, "7": False}
+    assert "seed 0: too few labelled images" in (page.parent / "table.md").read_text()
+
+
+def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
+    def judge(config, run, protocols, split, settings):
+        return {
+            f"{p} {split}": {"top1": {"test": 0.5, "validation": 0.25}[split]} for p in protocols
+        }
+
+    monkeypatch.setattr("amcl.sweep.runs.judge", judge)
+    monkeypatch.setattr("amcl.sweep.runs.check_split", lambda config, split: None)
+    for order in (("validation", "test"), ("test", "validation")):
+        for split in order:
+            out = tmp_path / order[0]
+            page = analyse("heads", quick, out, values=("1",), split=split, tell=lambda line: None)
+            shown = "50.0" if split == "test" else "25.0"
+            assert f"| baseline | {shown} |" in (page.parent / "table.md").read_text()
+
+
+def test_no_seed_is_no_analysis(tmp_path, quick):
+    with pytest.raises(ValueError, match="seeds must name one or more"):
+        analyse("heads", quick, tmp_path, seeds=())
 
 
 def test_it_goes_on_where_it_was_stopped(tmp_path, quick, monkeypatch):

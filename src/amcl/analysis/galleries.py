@@ -34,10 +34,8 @@ def uncertain_positives(sample: PairSample, count: int) -> list[Pair]:
     """
     whole_number("count", count)
     certain = _similarity(sample)
-    if sample.tau is not None:
-        tau = positives(sample.tau)
-        if (tau.amax(1) > tau.amin(1)).any():
-            certain = -tau.mean(0)
+    if sample.tau is not None and sample.positives_differ:
+        certain = -positives(sample.tau).mean(0)
     order = certain.argsort(stable=True)[:count].tolist()
     return _pairs(sample, [(i, i) for i in order])
 

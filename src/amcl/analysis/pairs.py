@@ -79,6 +79,14 @@ class PairSample:
         return 0 if self.s is None else len(self.s)
 
     @property
+    def positives_differ(self) -> bool:
+        """Whether positive pairs have different temperatures."""
+        if self.tau is None:
+            return False
+        own = positives(self.tau)
+        return bool((own.amax(1) > own.amin(1)).any())
+
+    @property
     def bounds(self) -> Bounds | None:
         """Between which τ adapts, in pairs of either sign."""
         known = [b for b in (self.positive_bounds, self.negative_bounds) if b is not None]

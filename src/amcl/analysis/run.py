@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from amcl.analysis.pairs import PairSample, PairSettings, pair_sample
-from amcl.data import DataSet
+from amcl.data import DataSet, same_source
 from amcl.models import load_method
 from amcl.training import Config, RunFolder
 from amcl.training.hardware import find_accelerator
@@ -43,6 +43,7 @@ def _images(
         own,
         data=own.data if data is None else data,
         data_root=own.data_root if data_root is None else data_root,
+        subset=own.subset if data is None or same_source(data, own.data) else None,
         image_size=size,
         memory=0.0,
     )

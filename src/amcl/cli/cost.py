@@ -22,6 +22,7 @@ from amcl.analysis.cost import (
     image_size_of,
     measure_in_turns,
     rows,
+    spelled,
 )
 from amcl.backbones import read_safetensors
 from amcl.cli.pretrain import attempt
@@ -113,13 +114,13 @@ def sides(config: Config) -> list[Side]:
     method = config.method
     if not isinstance(method, HeadSettings):
         return [Side(method.name, config)]
-    plain = replace(method, heads=1, temperature="constant")
-    if method == plain:
+    plain = recipes.as_published(config)
+    if config == plain:
         return [Side("baseline", config), Side("+ AMCL", recipes.with_amcl(config))]
     name = f"{method.heads} head{'s' * (method.heads > 1)}, {method.temperature}"
     if method.heads > 1 and method.temperature == "adaptive":
         name = "+ AMCL"
-    return [Side("baseline", replace(config, method=plain)), Side(name, config)]
+    return [Side("baseline", plain), Side(name, config)]
 
 
 def _run(args: Sequence[str]) -> Config | None:
@@ -183,18 +184,12 @@ def show(
     if len(compared) > 1:
         table.add_column("ratio", justify="right")
     for row in found:
-        ratio = [] if len(compared) == 1 else [_text(row.ratio, ".3f")]
+        ratio = [] if len(compared) == 1 else [spelled(row.ratio, ".3f")]
         label = f"  {row.label}" if row.part else row.label
-        table.add_row(Text(label), *(_text(value, ".4g") for value in row.values), *ratio)
+        table.add_row(Text(label), *(spelled(value) for value in row.values), *ratio)
     out.print(table)
     for note in _notes(compared, measured):
         out.print(note, markup=False)
-
-
-def _text(value: float | None, form: str) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if value >= 1e4 else f"{value:{form}}"
 
 
 def _notes(compared: Sequence[Side], measured: Sequence[StepCost]) -> list[str]:

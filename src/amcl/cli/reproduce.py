@@ -78,8 +78,7 @@ def _reproduce(args: list[str]) -> None:
         raise ValueError("name a table or figure, as in `amcl reproduce table-3`; --list has them.")
     names = [name for each in options.names for name in _expanded(each)]
     log_to_console(logging.ERROR)
-    for name in names:
-        asked = entry(name)
+    for name, asked in {name: entry(name) for name in names}.items():
         if asked.make is not None:
             points = runs_of(asked, scale, options.data, options.seeds)
             time = spelled(seconds(points, gpu=scale.name == "paper"))

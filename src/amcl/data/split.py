@@ -60,7 +60,7 @@ def parted(
         return hold_out(labels, count, seed)
     kept = subset(labels, chosen)
     rest = torch.ones(len(labels), dtype=torch.bool).index_fill_(0, kept, False).nonzero()[:, 0]
-    if len(rest) <= count:
+    if count and len(rest) <= count:
         raise ValueError(
             f"subset={chosen} of {len(labels):,} images leaves {len(rest):,} to hold {count:,} "
             "out of: lower subset or validation."

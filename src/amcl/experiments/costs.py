@@ -42,6 +42,7 @@ def cost_topics(data: str = "imagenet") -> tuple[list[Topic], str]:
     ax.set_ylabel("more FLOPs of a step (%)")
     bare(ax)
     alt = "More FLOPs of a training step: " + ", ".join(f"{m} {g:.1f} %" for m, g in gains.items())
+    small = () if data == "imagenet" else (f"These are the small networks for {data}.",)
     topic = Topic(
         name="cost",
         title="Parameters and FLOPs, with and without AMCL",
@@ -51,6 +52,7 @@ def cost_topics(data: str = "imagenet") -> tuple[list[Topic], str]:
         blocks=(Chart(figure, alt),),
         table=table,
         notes=(
+            *small,
             "The paper says about +5 %; its own table says 6 to 10 %, and does not say what was "
             "counted. Its 25.6 M are a ResNet-50 with the layer of 1,000 classes and without a "
             "projector; two more heads of the same form add 8.9 M, not 1.1 M. Its GFLOPs are "

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 from amcl.analysis.cost import backbone_flops, image_size_of
+from amcl.methods import LGPSettings
 from amcl.sweep import Point
 from amcl.training import Config
 
@@ -35,7 +36,10 @@ def seconds(points: Sequence[Point], gpu: bool) -> float | None:
         images = data.subset or IMAGES.get(data.data)
         if images is None:
             return None
-        total += 6 * _flops_of(point.config) * images * run.epochs / (GPU if gpu else CPU)
+        passes = 6.0 * run.epochs
+        if isinstance(point.config.method, LGPSettings) and run.init is None:
+            passes += point.config.method.mae_epochs  # one view, a quarter of it, and a decoder
+        total += passes * _flops_of(point.config) * images / (GPU if gpu else CPU)
         total += OVERHEAD
     return total
 

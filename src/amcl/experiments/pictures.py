@@ -7,15 +7,14 @@ from amcl.analysis import (
     PairSample,
     PairSeparation,
     backbone_similarity,
-    hard_negatives,
     scaled,
     separation_of,
-    uncertain_positives,
 )
 from amcl.drawing import bare, figure_of, legend_below, plain
 from amcl.experiments.product import Topic
-from amcl.report import Chart, Gallery, Picture
+from amcl.report import Chart
 from amcl.report.charts import draw_pairs
+from amcl.report.sections.galleries import pair_galleries
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +26,8 @@ _PAIRS = 6
 
 def topics_of_pairs(samples: Samples, gallery: Sequence[str]) -> list[Topic]:
     """Histograms of every sample after the heads and after the backbone; pairs of some of them."""
+    if not samples:
+        return []
     after_heads = {name: separation_of(scaled(s)) for name, s in samples.items()}
     after_backbone = {name: separation_of(backbone_similarity(s)) for name, s in samples.items()}
     found = []
@@ -43,7 +44,8 @@ def topics_of_pairs(samples: Samples, gallery: Sequence[str]) -> list[Topic]:
                 name=f"histograms-{name}",
                 title=title,
                 told="Orange: two views of one picture; blue: views of two. The less they overlap, "
-                "the better pairs are told apart. One seed.",
+                "the better pairs are told apart. One seed; of N images, N positive and all "
+                "N (N − 1) negative pairs, where the paper draws 500 of each.",
                 blocks=(Chart(figure, alt),),
                 pictures={f"histograms-{name}": figure},
             )
@@ -76,26 +78,10 @@ def _histogram(ax: "Axes", s: PairSeparation) -> None:
 
 def _gallery(sample: PairSample, name: str) -> Topic:
     """The pairs that are hardest to tell."""
-    pairs = [
-        *(("one picture", True, p) for p in uncertain_positives(sample, _PAIRS)),
-        *(("two pictures", False, p) for p in hard_negatives(sample, _PAIRS)),
-    ]
-    items = [
-        Picture(
-            images=(sample.views[0, p.i], sample.views[1, p.j]),
-            title=title,
-            lines=(
-                "s " + " ".join(f"{s:.2f}" for s in p.s),
-                *(("τ " + " ".join(f"{t:.2f}" for t in p.tau),) if p.tau is not None else ()),
-            ),
-            good=(own, own),
-        )
-        for title, own, p in pairs
-    ]
     return Topic(
         name="pairs",
         title=f"Pairs that are hard to tell: {name}",
-        told="The positive pairs that it holds for most uncertain, then the negative pairs that it "
-        "holds for most alike, with similarity s and temperature τ in each head.",
-        blocks=(Gallery(items, alt="two views"),),
+        told="With similarity s and temperature τ in each head, and the cosine of the backbone's "
+        "features.",
+        blocks=tuple(pair_galleries(sample, _PAIRS)),
     )

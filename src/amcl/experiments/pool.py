@@ -1,19 +1,22 @@
 """A folder of runs that several tables share: each run is known by its settings, and made once."""
 
+import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from amcl.analysis import PairSettings
+from amcl.analysis import PairSample, PairSettings, sample_of_run
 from amcl.evaluation import Protocol, Protocols
 from amcl.experiments.cases import Case, Part
-from amcl.experiments.pairs import pair_numbers_of_run
+from amcl.experiments.pairs import pair_numbers
+from amcl.files import write_text
 from amcl.sweep import Finding, Point, SweepFolder, sweep
 from amcl.sweep.fields import differing, spelled, value_of, with_values
-from amcl.sweep.judge import Split
+from amcl.sweep.judge import Split, splits_for
 from amcl.sweep.workers import Tell
-from amcl.training import Config, read_metrics
+from amcl.training import Config, HardwareSettings, read_metrics
+from amcl.training.hardware import find_accelerator
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,9 @@ class Pool:
     settings: Protocols | None = None
     split: Split = "auto"
     pairs: PairSettings
+    data_root: str | None = None
+    """Where named sets lie now, whatever a run began with."""
+    hardware: HardwareSettings = field(default_factory=HardwareSettings)
 
     def point(self, config: Config, seed: int) -> Point:
         """The run of a configuration and a seed."""
@@ -67,8 +73,14 @@ class Pool:
 
     def points(self, parts: Sequence[Part], seeds: Sequence[int]) -> list[Point]:
         """All runs that tables need, each once."""
-        found = [self.point(c.config, seed) for seed in seeds for p in parts for c in p.cases]
-        return list({point.name: point for point in found}.values())
+        found: dict[str, Point] = {}
+        for point in (self.point(c.config, s) for s in seeds for p in parts for c in p.cases):
+            if found.setdefault(point.name, point).config != point.config:
+                raise ValueError(
+                    f"two different runs would be called {point.name!r}: rename one of the folders "
+                    "of images."
+                )
+        return list(found.values())
 
     def carry_out(
         self,
@@ -89,6 +101,7 @@ class Pool:
             protocols=protocols,
             split=self.split,
             settings=self._protocols(parts),
+            wanted={"few-labels": _few_label_keys(parts)},
             again=again,
             others=False,
             tell=tell,
@@ -97,12 +110,9 @@ class Pool:
 
     def _protocols(self, parts: Sequence[Part]) -> Protocols | None:
         """The settings of the protocols, with the numbers of labels that tables ask for."""
-        keys = dict.fromkeys(
-            case.metric.key for p in parts for case in p.cases if case.metric.source == "few-labels"
-        )
-        if not keys:
+        counts = tuple(int(key.removeprefix("n=")) for key in _few_label_keys(parts))
+        if not counts:
             return self.settings
-        counts = tuple(int(key.removeprefix("n=")) for key in keys)
         settings = self.settings or Protocols()
         return replace(settings, few_labels=replace(settings.few_labels, per_class=counts))
 
@@ -121,25 +131,46 @@ class Pool:
             if found.ending != "complete":
                 bad.append(f"seed {seed} {found.ending}: {found.reason}")
             if found.ending in ("complete", "collapsed"):
-                values[seed] = self._value(case, found)
+                value = self._value(case, found)
+                if value is None:
+                    bad.append(f"seed {seed}: too few labelled images")
+                else:
+                    values[seed] = value
         return Number(values, tuple(bad))
 
     def _run(self, found: Finding) -> Path:
         return SweepFolder(self.path).run(found.name)
 
-    def _value(self, case: Case, found: Finding) -> float:
+    def _value(self, case: Case, found: Finding) -> float | None:
+        """The number of a run; None where a set has too few labels for it."""
         metric = case.metric
         if metric.source == "pairs":
-            return pair_numbers_of_run(self._run(found), self.pairs)[metric.key]
+            return self._pairs(found)[metric.key]
         if metric.source == "course":
             rows = read_metrics(self._run(found))
             losses: list[float] = [row["loss"] for row in rows if row["kind"] == "epoch"]
             return losses[0 if metric.key == "first_loss" else -1]
-        for judged, numbers in found.results.items():
-            if judged.split()[0] == metric.source and metric.key in numbers:
-                return numbers[metric.key]
-        had = ", ".join(n for numbers in found.results.values() for n in numbers)
-        raise ValueError(
-            f"{found.name} was not judged by {metric.source} with {metric.key}, but found {had}: "
-            "the set has too few labelled images for it; ask for other values."
-        )
+        for split in splits_for(metric.source, self.split):
+            if (numbers := found.results.get(f"{metric.source} {split}")) is not None:
+                return numbers.get(metric.key)
+        raise RuntimeError(f"{found.name} was not judged by {metric.source}")
+
+    def _pairs(self, found: Finding) -> dict[str, float]:
+        """A run's pairs of views in numbers, kept in its folder."""
+        run = self._run(found)
+        place = run / "analysis" / f"pairs-{self.pairs.images}-{self.pairs.seed}.json"
+        if not place.is_file():
+            write_text(place, json.dumps(pair_numbers(self.sample(run)), indent=1) + "\n")
+        numbers: dict[str, float] = json.loads(place.read_text(encoding="utf-8"))
+        return numbers
+
+    def sample(self, run: Path) -> PairSample:
+        """What the method of a run sees of pairs of views, here and now."""
+        device = find_accelerator(self.hardware.accelerator)
+        return sample_of_run(run, self.pairs, data_root=self.data_root, device=device)
+
+
+def _few_label_keys(parts: Sequence[Part]) -> list[str]:
+    """The metrics of few labels that tables ask for."""
+    metrics = [case.metric for part in parts for case in part.cases]
+    return list(dict.fromkeys(m.key for m in metrics if m.source == "few-labels"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from amcl.drawing import save_png
 from amcl.environment import environment
+from amcl.experiments.cases import Part
 from amcl.experiments.charts import chart, gains_chart, panels_of
 from amcl.experiments.tables import Filled, markdown
 from amcl.files import write_text
@@ -100,10 +101,9 @@ def topic_of(filled: Filled) -> Topic:
     """A table of runs, with its pictures."""
     part = filled.part
     pictures = {part.name: chart(filled)}
-    alt = f"{part.title}: {part.cases[0].metric.label} against {part.x}; the table has the numbers."
-    blocks: list[Block] = [Chart(pictures[part.name], alt)]
+    blocks: list[Block] = [Chart(pictures[part.name], _alt(part))]
     if len(panels := panels_of(part)) > 1:  # single ones wrap on a narrow screen
-        drawn = [Chart(chart(filled, [panel]), f"{panel}. {alt}") for panel in panels]
+        drawn = [Chart(chart(filled, [panel]), _alt(part, panel)) for panel in panels]
         blocks = [Beside([("", [each]) for each in drawn])]
     if (gains := gains_chart(filled)) is not None:
         pictures[f"{part.name}-gains"] = gains
@@ -118,3 +118,11 @@ def topic_of(filled: Filled) -> Topic:
         notes=(*part.notes, *filled.bad()),
         pictures=pictures,
     )
+
+
+def _alt(part: Part, panel: str = "") -> str:
+    """A picture in words."""
+    own = [c for c in part.cases if not panel or c.labels[part.panels or ""] == panel]
+    measured = ", ".join(dict.fromkeys(case.metric.label for case in own))
+    where = f", {panel}" if panel else ""
+    return f"{part.title}{where}: {measured} against {part.x}; the table has the numbers."

@@ -5,27 +5,29 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from amcl.analysis import sample_of_run
 from amcl.data import missing_sets
 from amcl.experiments.cases import AMCL, Part
+from amcl.experiments.conduct import conduct
 from amcl.experiments.entries import Entry
 from amcl.experiments.paper import ENTRIES
 from amcl.experiments.pool import Pool
 from amcl.experiments.product import Product, Topic, topic_of
 from amcl.experiments.scales import SCALES, Scale, ScaleName
-from amcl.experiments.tables import Filled, csv_text
+from amcl.experiments.tables import csv_text
 from amcl.report import require_packages
 from amcl.settings import choose, whole_number
 from amcl.sweep import Point
 from amcl.sweep.workers import Tell
-from amcl.training import HardwareSettings, Interrupted, RunError, RunFolder
+from amcl.training import HardwareSettings, RunError, RunFolder
 from amcl.training.config import unknown
 
 
 def entry(name: str) -> Entry:
-    """The entry of this name; an error with the nearest if there is none."""
+    """The entry of this name; an error if there is none, or it cannot be had yet."""
     if name not in ENTRIES:
         raise ValueError(unknown(f"{name!r} is asked for", name, ENTRIES))
+    if ENTRIES[name].unavailable:
+        raise RunError(f"{name} cannot be reproduced: {ENTRIES[name].unavailable}.")
     return ENTRIES[name]
 
 
@@ -66,11 +68,9 @@ def reproduce(
     asked = entry(name)
     choose("scale", scale, tuple(SCALES))
     size = SCALES[scale]
-    if asked.unavailable:
-        raise RunError(f"{name} cannot be reproduced: {asked.unavailable}.")
     require_packages()
     folder = Path(out) if out is not None else Path("reproduce") / scale
-    command = _command(name, scale, out, data, seeds)
+    command = _command(name, scale, out, data, data_root, seeds, jobs)
     if asked.make is None:
         return _without_runs(asked, size, command).write(folder / name)
     sets = sets_of(asked, size, data)
@@ -81,21 +81,8 @@ def reproduce(
         )
     count = size.seeds if seeds is None else whole_number("seeds", seeds)
     parts = _on_machine(asked.make(size, sets), data_root, hardware)
-    pool = _pool(size, folder / "runs")
-    try:
-        findings = pool.carry_out(parts, range(count), jobs=jobs, again=again, tell=tell)
-    except Interrupted as stopped:
-        raise Interrupted(
-            f"stopped, everything is saved. Go on with: {command}", stopped.exit_code - 128
-        ) from stopped
-    filled = [
-        Filled(p, tuple(pool.number(c, range(count), findings) for c in p.cases)) for p in parts
-    ]
-    if all(number.mean is None for each in filled for number in each.numbers):
-        raise RunError(
-            f"not one run of {name} came to its end: {filled[0].bad()[0]}. --again takes them up "
-            "anew."
-        )
+    pool = _pool(size, folder / "runs", data_root, hardware)
+    filled = conduct(pool, parts, range(count), jobs=jobs, again=again, go_on=command, tell=tell)
     product = Product(
         title=f"{name}: {asked.title}",
         subtitle=f"At scale {scale}: {size.told}.",
@@ -108,9 +95,16 @@ def reproduce(
     return product.write(folder / name)
 
 
-def _pool(scale: Scale, path: Path) -> Pool:
+def _pool(
+    scale: Scale,
+    path: Path,
+    data_root: str | None = None,
+    hardware: HardwareSettings | None = None,
+) -> Pool:
     return Pool(
         path=path,
+        data_root=data_root,
+        hardware=hardware or HardwareSettings(),
         base_of=lambda config: scale.config(config.data.data, config.method.name),
         settings=scale.protocols,
         pairs=scale.pairs,
@@ -143,7 +137,7 @@ def _pairs(parts: Sequence[Part], pool: Pool) -> list[Topic]:
         if RunFolder(run).backbone.is_file():  # else it failed, and the table says so
             runs[", ".join(said)] = run
     in_rows = sorted(runs, key=lambda name: name.endswith(AMCL))  # as the paper has them
-    samples = {name: sample_of_run(runs[name], pool.pairs) for name in in_rows}
+    samples = {name: pool.sample(runs[name]) for name in in_rows}
     return topics_of_pairs(samples, gallery=[n for n in samples if n.endswith(AMCL)][-1:])
 
 
@@ -184,10 +178,18 @@ def _facts(
 
 
 def _command(
-    name: str, scale: str, out: str | Path | None, data: Sequence[str], seeds: int | None
+    name: str,
+    scale: str,
+    out: str | Path | None,
+    data: Sequence[str],
+    data_root: str | None,
+    seeds: int | None,
+    jobs: int,
 ) -> str:
     words = ["amcl", "reproduce", name, "--scale", scale]
     words += ["--data", *data] if data else []
+    words += ["--data-root", data_root] if data_root is not None else []
+    words += ["--jobs", str(jobs)] if jobs > 1 else []
     words += ["--seeds", str(seeds)] if seeds is not None else []
     words += ["--out", str(out)] if out is not None else []
     return shlex.join(words)

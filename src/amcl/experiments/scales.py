@@ -96,8 +96,8 @@ SCALES: dict[str, Scale] = {
     for s in (
         Scale(
             name="smoke",
-            told="a few steps on the built-in patterns, one seed: it shows that everything runs, "
-            "and its numbers mean nothing",
+            told="a few steps on a handful of images: it shows that everything runs, and its "
+            "numbers mean nothing",
             seeds=1,
             own_data=False,
             data="builtin",
@@ -114,9 +114,9 @@ SCALES: dict[str, Scale] = {
         ),
         Scale(
             name="cpu",
-            told="5,000 fixed images of CIFAR-10, ResNet-18 of a quarter of the width (for vision "
-            "transformers timm's smallest), 20 epochs, 3 seeds: hours on 2 cores. Gains may be "
-            "compared with the paper's; accuracies may not",
+            told="a fixed part of the images, ResNet-18 of a quarter of the width (for vision "
+            "transformers timm's smallest), 20 epochs. Gains may be compared with the paper's; "
+            "accuracies may not",
             seeds=3,
             own_data=False,
             data="cifar10",
@@ -131,7 +131,7 @@ SCALES: dict[str, Scale] = {
         ),
         Scale(
             name="paper",
-            told="the paper's sets, networks and epochs, 5 seeds: days on several GPUs",
+            told="the paper's networks and epochs",
             seeds=5,
             own_data=True,
             data="cifar10",

@@ -154,7 +154,7 @@ def _row(labels: Mapping[str, str], names: Sequence[str]) -> Key:
 
 def _cell(number: Number, metric: Metric, paper: float | None, sign: bool = False) -> Cell:
     if number.mean is None:
-        text = "failed" if number.bad else ""
+        text = "–" if number.bad else ""
     else:
         text = metric.spelled(number.mean, sign)
         if number.std is not None:

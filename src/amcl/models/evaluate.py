@@ -163,7 +163,8 @@ def _seen(subject: Subject, trained: DataSettings, source: str, data: DataSet) -
     held = trained.probe == "validation" and trained.labels != "none" and trained.validation > 0
     # What is left to train on here is what the run was trained on, if the hold-out is the same.
     others = subject.images is not None and subject.images != len(data.train)
-    return not held or others
+    # What is held out lies outside of a subset, whether or not the run itself held it out.
+    return others or not (held or trained.subset is not None)
 
 
 def transform_of(subject: Subject, crop: float | None, images: Images) -> Transform:

@@ -52,7 +52,7 @@ def page_of(runs: Sequence[Run], settings: ReportSettings) -> Page:
         subtitle=one.describe() if len(runs) == 1 else f"{len(runs)} runs side by side",
         facts=_facts(one) if len(runs) == 1 else (),
         sections=sections,
-        footer=_footer(runs, settings),
+        footer=_footer(runs),
     )
 
 
@@ -84,7 +84,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
     return facts
 
 
-def _footer(runs: Sequence[Run], settings: ReportSettings) -> str:
+def _footer(runs: Sequence[Run]) -> str:
     looked = [len(run.sample) for run in runs if run.sample is not None]
     images = f" Pairs are those of {max(looked)} images." if looked else ""
     return f"Made from {', '.join(str(run.path) for run in runs)} by `amcl report`.{images}"

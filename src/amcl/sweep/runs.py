@@ -1,8 +1,8 @@
 """Sweeps: many runs, each once, whatever interrupts them."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +11,13 @@ from amcl.files import write_text
 from amcl.settings import choose, whole_number
 from amcl.sweep.folder import Finding, SweepFolder
 from amcl.sweep.grid import Point
-from amcl.sweep.judge import SPLITS, Split, check_split, judge
+from amcl.sweep.judge import SPLITS, Split, check_split, judge, splits_for
 from amcl.sweep.outcome import carry_out, reason_of
 from amcl.sweep.table import csv_text, line, markdown
 from amcl.sweep.workers import Tell, for_workers, work_together
 from amcl.training import Interrupted
+
+Wanted = Mapping[Protocol, Sequence[str]]
 
 
 def sweep(
@@ -26,6 +28,7 @@ def sweep(
     protocols: Sequence[Protocol] = (),
     split: Split = "validation",
     settings: Protocols | None = None,
+    wanted: Wanted | None = None,
     again: bool = False,
     others: bool = True,
     tell: Tell = print,
@@ -34,7 +37,8 @@ def sweep(
 
     The same call goes on where another stopped, and new points join those of the folder. `jobs`
     processes share the work, here or on machines that share the folder. `settings`: those of the
-    protocols; None: as `amcl evaluate` has them. `again`: take up runs that diverged or failed.
+    protocols; None: as `amcl evaluate` has them. `wanted`: metrics that a protocol must have found,
+    else it judges again. `again`: take up runs that diverged or failed.
     Returns what was found of all runs of the folder, in their order; without `others`, those of the
     folder that are not among `points` are left alone. A script that asks for several jobs needs
     `if __name__ == "__main__":` around what it does.
@@ -52,7 +56,8 @@ def sweep(
     points = [point for point in known if others or point.name in asked]
     if again:
         folder.forget(points, ("failed", "diverged"))
-    work = partial(_work, folder, points, tuple(protocols), split, settings)
+    asked_of = _Judging(tuple(protocols), split, settings, wanted or {})
+    work = partial(_work, folder, points, asked_of)
     try:
         work_together(work, jobs, tell, folder.path / "logs")
     except Interrupted as stopped:
@@ -75,51 +80,61 @@ def sweep(
 def _work(
     folder: SweepFolder,
     points: Sequence[Point],
-    protocols: tuple[Protocol, ...],
-    split: Split,
-    settings: Protocols | None,
+    judging: "_Judging",
     tell: Tell,
 ) -> None:
     """One run after the other, as far as nobody else is at it."""
     for point in points:
         with folder.claim(point.name) as mine:
             known = folder.finding(point)
-            if not mine or not _missing(known, protocols, split):
+            if not mine or not judging.left(known):
                 continue
-            found = _find(folder, point, known, protocols, split, settings)
+            found = _find(folder, point, known, judging)
             folder.keep(found)
         tell(f"{len(folder.findings(points))}/{len(points)}  {line(found)}")
 
 
-def _missing(known: Finding | None, protocols: tuple[Protocol, ...], split: Split) -> bool:
-    """Whether something is left to do for a run."""
-    if known is None or known.ending in ("diverged", "failed"):
-        return known is None
-    return any(not _judged(known, protocol, split) for protocol in protocols)
+@dataclass(frozen=True)
+class _Judging:
+    """By what runs are judged, on which split, and which metrics that must have found."""
 
+    protocols: tuple[Protocol, ...]
+    split: Split
+    settings: Protocols | None
+    wanted: Wanted
 
-def _judged(known: Finding, protocol: Protocol, split: Split) -> bool:
-    """Whether a run has been judged by a protocol on a split."""
-    splits = ("test", "validation") if split == "auto" else (split,)
-    return any(f"{protocol} {each}" in known.results for each in splits)
+    def left(self, known: Finding | None) -> bool:
+        """Whether something is left to do for a run."""
+        if known is None or known.ending in ("diverged", "failed"):
+            return known is None
+        return bool(self.missing(known))
+
+    def missing(self, known: Finding | None) -> list[Protocol]:
+        """The protocols that have not found what they should."""
+        return [p for p in self.protocols if known is None or not self._done(known, p)]
+
+    def _done(self, known: Finding, protocol: Protocol) -> bool:
+        judged = [f"{protocol} {split}" for split in splits_for(protocol, self.split)]
+        found = [known.results[each] for each in judged if each in known.results]
+        return any({*self.wanted.get(protocol, ())} <= metrics.keys() for metrics in found)
 
 
 def _find(
     folder: SweepFolder,
     point: Point,
     known: Finding | None,
-    protocols: tuple[Protocol, ...],
-    split: Split,
-    settings: Protocols | None,
+    judging: _Judging,
 ) -> Finding:
     """Train, if that is to be done, and judge by what has not been judged by yet."""
     run = folder.run(point.name)
     outcome = carry_out(point.config, run)
     results = dict(known.results) if known else {}
     if outcome.ending in ("complete", "collapsed"):
-        new = [p for p in protocols if known is None or not _judged(known, p, split)]
+        new = judging.missing(known)
         try:
-            results |= judge(point.config, run, new, split, settings)
+            found = judge(point.config, run, new, judging.split, judging.settings)
+            for judged, metrics in found.items():
+                results[judged] = {**results.get(judged, {}), **metrics}
         except (RuntimeError, MemoryError) as error:
             outcome = replace(outcome, ending="failed", reason=f"judging: {reason_of(error)}")
     return Finding(

@@ -27,6 +27,17 @@ class Row:
         return last / first if len(self.values) > 1 and first and last is not None else None
 
 
+def spelled(value: float | None, form: str = ".4g") -> str:
+    """A figure for people.
+
+    >>> spelled(0.35891), spelled(65536.2), spelled(None)
+    ('0.3589', '65,536', '–')
+    """
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 1e4 else f"{value:{form}}"
+
+
 def compare_cost(base: Config, amcl: Config, image_size: int | None = None) -> tuple[Cost, Cost]:
     """What two configurations cost, such as a method with one head and with AMCL."""
     size = image_size or image_size_of(base)

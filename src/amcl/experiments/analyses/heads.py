@@ -15,8 +15,8 @@ from amcl.recipes import as_published, with_amcl
 from amcl.sweep.fields import value_of, with_values
 from amcl.training import Config
 
-ENOUGH = 2.9  # times the weights of the several heads: "three times", and no wider head is tried
-WIDTHS = ("1", "2", "3", "5")
+ENOUGH = 3.0  # times the weights of the several heads: no wider head is tried
+WIDTHS = ("1", "2", "3", "4", "5")
 
 
 def heads(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:

@@ -21,6 +21,8 @@ def temperatures(base: Config, values: Sequence[str], metric: Metric) -> list[Pa
         notes = (f"SimSiam has no negatives and no extra output: no {' and no '.join(left_out)}.",)
     for scheme in values:
         config = with_field(amcl, "temperature", scheme)
+        if scheme == "uncertainty":
+            config = with_values(config, {"tau": 0.1})  # as TaU has it
         if scheme == "scheduled":  # as TS has it; short runs see two periods, as its long ones do
             period = min(400.0, max(base.run.epochs / 2, 1.0))
             ts = {"tau_lower": 0.1, "tau_upper": 1.0, "tau_period": period}

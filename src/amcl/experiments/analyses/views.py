@@ -35,7 +35,8 @@ def overlap(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
         name="overlap-temperatures",
         title="Temperatures of positive pairs",
         told="A high τ⁺ says that the method holds a pair for uncertain; a variance between heads, "
-        "that they do not look at the same things.",
+        "that they do not look at the same things. At the end of training, on validation images; "
+        "the paper takes the mean over epochs.",
         cases=tuple(cases),
         columns="measure",
         x="overlap",

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from statistics import median
 
-from amcl.analysis.cost import Row, cost_of, image_size_of, rows
+from amcl.analysis.cost import Row, cost_of, image_size_of, rows, spelled
 from amcl.backbones import read_safetensors
 from amcl.methods import HeadSettings
 from amcl.recipes import as_published
@@ -47,8 +47,8 @@ def _one(run: Run) -> Table:
     header = ("", "baseline", "this run", "ratio") if len(configs) > 1 else ("", "this run")
     lines: list[tuple[str | Cell, ...]] = []
     for row in found:
-        ratio = [] if len(configs) == 1 else [_text(row.ratio, ".3f")]
-        lines.append((_label(row), *(_text(value, ".4g") for value in row.values), *ratio))
+        ratio = [] if len(configs) == 1 else [spelled(row.ratio, ".3f")]
+        lines.append((_label(row), *(spelled(value) for value in row.values), *ratio))
     for label, value in _pace(run):
         empty = [""] if len(configs) > 1 else []
         lines.append((label, *empty, value, *empty))
@@ -61,8 +61,8 @@ def _several(runs: Sequence[Run]) -> Table:
     lines: list[tuple[str | Cell, ...]] = []
     for row in found:
         first, *others = row.values
-        cells = [Cell(_text(value, ".4g"), _ratio(value, first)) for value in others]
-        lines.append((_label(row), _text(first, ".4g"), *cells))
+        cells = [Cell(spelled(value), _ratio(value, first)) for value in others]
+        lines.append((_label(row), spelled(first), *cells))
     paces = [dict(_pace(run)) for run in runs]
     for label in dict.fromkeys(label for pace in paces for label in pace):
         lines.append((label, *(pace.get(label, "–") for pace in paces)))
@@ -112,9 +112,3 @@ def _label(row: Row) -> str:
 
 def _ratio(value: float | None, first: float | None) -> str:
     return f"×{value / first:.3f}" if value and first else ""
-
-
-def _text(value: float | None, form: str) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.0f}" if value >= 1e4 else f"{value:{form}}"

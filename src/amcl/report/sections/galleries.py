@@ -36,7 +36,8 @@ _NEAREST = 6
 
 def pairs(runs: Sequence[Run]) -> Section:
     """The most uncertain positives and the hardest negatives, with s and τ in each head."""
-    return Section("Pairs", _of_each(runs, lambda sample: _pairs(sample, len(runs) > 1)), PAIRS_HOW)
+    count = 6 if len(runs) > 1 else 12
+    return Section("Pairs", _of_each(runs, lambda s: pair_galleries(s, count)), PAIRS_HOW)
 
 
 def nearest(runs: Sequence[Run]) -> Section:
@@ -55,10 +56,9 @@ def _of_each(runs: Sequence[Run], make: Callable[[PairSample], list[Block]]) -> 
     return beside(seen, lambda run: make(run.sample) if run.sample is not None else [])
 
 
-def _pairs(sample: PairSample, narrow: bool) -> list[Block]:
-    count = 6 if narrow else 12
-    by = "temperature" if sample.tau is not None and _varies(sample) else "similarity"
-    reason = {"temperature": "the highest τ⁺", "similarity": "the lowest similarity"}[by]
+def pair_galleries(sample: PairSample, count: int) -> list[Block]:
+    """So many of the most uncertain positive pairs, and of the hardest negative ones."""
+    reason = "the highest τ⁺" if sample.positives_differ else "the lowest similarity"
     return [
         Gallery(
             [_positive(sample, pair) for pair in uncertain_positives(sample, count)],
@@ -71,14 +71,6 @@ def _pairs(sample: PairSample, narrow: bool) -> list[Block]:
             "view",
         ),
     ]
-
-
-def _varies(sample: PairSample) -> bool:
-    tau = sample.tau
-    if tau is None:
-        return False
-    own = tau.diagonal(dim1=1, dim2=2)
-    return bool((own.amax(1) > own.amin(1)).any())
 
 
 def _positive(sample: PairSample, pair: Pair) -> Picture:
