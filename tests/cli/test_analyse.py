@@ -24,24 +24,25 @@ def quick():
 
 
 def test_from_a_question_to_a_page(tmp_path, capsys):
-    out = ["--out", str(tmp_path / "first")]
+    out = ["--out", str(tmp_path / "first [red]")]  # no mark-up
     told = ["analyse", "heads", *QUICK, "--values", "1", "2", "--seeds", "0", "1", *out]
     assert main(told) == 0
     said = capsys.readouterr().out
     assert "Number of projection heads" in said
     assert "adaptive τ" in said
-    folder = tmp_path / "first" / "heads"
+    folder = tmp_path / "first [red]" / "heads"
+    assert "first [red]/heads/index.html" in said.replace("\n", "")
     html = (folder / "index.html").read_text()
     assert "amcl analyse heads --data builtin" in re.sub(r"<[^>]+>", "", html)
     assert (folder / "heads.png").is_file()
     with (folder / "numbers.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["C"], row["runs"]) for row in rows] == [("–", "2"), ("1", "2"), ("2", "2")]
-    runs = SweepFolder(tmp_path / "first" / "runs").read_points()
+    runs = SweepFolder(tmp_path / "first [red]" / "runs").read_points()
     assert len(runs) == 6
     # Another question to the same runs needs those only that are new.
     assert main(["analyse", "tau", *QUICK, "--values", "0.2", *out]) == 0
-    assert len(SweepFolder(tmp_path / "first" / "runs").read_points()) == 6 + 2  # three heads
+    assert len(SweepFolder(tmp_path / "first [red]" / "runs").read_points()) == 6 + 2  # three heads
 
 
 def test_pictures_without_labels(tmp_path, quick, capsys):
@@ -84,9 +85,32 @@ def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
             assert f"| baseline | {shown} |" in (page.parent / "table.md").read_text()
 
 
-def test_no_seed_is_no_analysis(tmp_path, quick):
-    with pytest.raises(ValueError, match="seeds must name one or more"):
-        analyse("heads", quick, tmp_path, seeds=())
+@pytest.mark.parametrize("seeds", [(), (0, 0)])
+def test_seeds_are_some_and_each_once(tmp_path, quick, seeds):
+    with pytest.raises(ValueError, match="seeds must name one or more, each once"):
+        analyse("heads", quick, tmp_path, seeds=seeds)
+
+
+@pytest.mark.parametrize("name", ["index.html", "numbers.csv"])
+def test_files_of_others_are_found_before_anything_is_trained(tmp_path, quick, name):
+    theirs = tmp_path / "heads" / name
+    theirs.parent.mkdir()
+    theirs.write_text("mine")
+    with pytest.raises(RunError, match="with --out"):
+        analyse("heads", quick, tmp_path, values=("1",))
+    assert theirs.read_text() == "mine"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_one_wider_head_on_a_folder(tmp_path, quick):
+    pictures = str(picture_folder(tmp_path / "pictures", 80, 32))
+    [part] = ANALYSES["wider"].parts(with_values(quick, {"data": pictures}), ("1",))
+    assert "(0.3 of the weights)" in part.cases[1].labels["width"]
+
+
+def test_the_page_says_which_images_judged(tmp_path, quick):
+    page = analyse("heads", quick, tmp_path, values=("1",), tell=lambda line: None)
+    assert "simclr on builtin, judged on validation images" in page.read_text()
 
 
 def test_it_goes_on_where_it_was_stopped(tmp_path, quick, monkeypatch):

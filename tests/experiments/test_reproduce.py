@@ -20,7 +20,7 @@ from amcl.sweep.outcome import Outcome
 from amcl.sweep.runs import carry_out
 from amcl.training import Interrupted
 from browser import needs_browser, open_page
-from tiny_runs import interrupt_at
+from tiny_runs import interrupt_at, picture_folder
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -175,6 +175,16 @@ def test_what_is_not_there_yet(capsys):
     assert "runs" not in said.err.split("amcl reproduce:")[0]  # before anything was run
     assert main(["reproduce"]) == 2
     assert "--list has them" in capsys.readouterr().err
+
+
+def test_seeds_and_labels_are_asked_for_first(tmp_path, capsys):
+    assert main(["reproduce", "--list", "--scale", "smoke", "--seeds", "0"]) == 2
+    assert "seeds must be a whole number" in capsys.readouterr().err
+    folder = picture_folder(tmp_path / "pictures", 90)
+    asked = ["reproduce", "table-6", "--scale", "smoke", "--data", str(folder)]
+    assert main([*asked, "--out", str(tmp_path / "out")]) == 2
+    assert "has no labels in use" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_list(capsys, monkeypatch):

@@ -24,6 +24,7 @@ from amcl.report.sections.temperatures import temperatures
 from amcl.report.sections.training import training
 from amcl.training import RunError, read_metrics
 from browser import needs_browser
+from tiny_runs import picture_folder
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -317,6 +318,20 @@ def test_what_is_missing_is_said(runs, tmp_path):
     with pytest.raises(FileNotFoundError, match="nowhere"):  # what is asked for must be there
         report(run, tmp_path / "r.html", ReportSettings(data=str(tmp_path / "nowhere")))
     assert not (tmp_path / "r.html").exists()
+
+
+def test_other_images_are_named_on_the_page(runs, tmp_path):
+    folder = picture_folder(tmp_path / "others", count=12)
+    page = report(runs("amcl"), tmp_path / "page.html", ReportSettings(data=str(folder)))
+    assert page.read_text(encoding="utf-8").count("12 training images of others") == 2
+
+
+def test_a_map_whose_package_is_missing(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr("amcl.report.page.find_spec", lambda name: name != "umap" or None)
+    with pytest.raises(
+        RunError, match=r"--map umap needs a package: pip install 'amcl-torch\[umap\]'"
+    ):
+        report(runs("amcl"), tmp_path / "page.html", ReportSettings(map="umap"))
 
 
 def test_an_unfinished_run_is_shown_as_far_as_it_is(runs, tmp_path):

@@ -32,6 +32,7 @@ def other(value):
 
 
 CHOICES = {
+    "subset": 64,
     "stem": "small",
     "backbone": "resnet34",
     "patch": 8,

@@ -67,6 +67,8 @@ class PairSample:
     """Their classes (N,), where they have some."""
     classes: tuple[str, ...]
     """Names of the classes."""
+    source: str = ""
+    """Which images they are: "validation images of cifar10"."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """Files that were drawn and could not be read, with the reason: they are left out."""
 
@@ -135,6 +137,7 @@ def pair_sample(
     """
     settings = PairSettings() if settings is None else settings
     images, labels, classes = _source(data)
+    part = "training" if data.probe is None else data.probe.split
     chosen = sample(len(images), settings.images, seed_of(settings.seed, "pairs"))
     read = _read(images, chosen)
     look = _Look(method.to(device), data, ViewSettings() if views is None else views, device)
@@ -152,6 +155,7 @@ def pair_sample(
         images=read.pixels,
         labels=None if labels is None else labels[read.kept],
         classes=classes,
+        source=f"{part} images of {data.name}",
         unreadable=read.unreadable,
     )
 

@@ -98,4 +98,5 @@ def _analyse(args: list[str]) -> None:
     )
     shown = Console(highlight=False)
     show_tables(page.parent, shown)
-    shown.print(f"{page}, with table.md, numbers.csv and pictures", soft_wrap=True)
+    told = f"{page}, with table.md, numbers.csv and pictures"
+    shown.print(told, soft_wrap=True, markup=False)

@@ -98,7 +98,8 @@ def _reproduce(args: list[str]) -> None:
             tell=lambda line: console.print(line, soft_wrap=True, markup=False),
         )
         show_tables(page.parent, shown)
-        shown.print(f"{page}, with table.md, numbers.csv and pictures", soft_wrap=True)
+        told = f"{page}, with table.md, numbers.csv and pictures"
+        shown.print(told, soft_wrap=True, markup=False)
 
 
 def _expanded(name: str) -> list[str]:

@@ -243,7 +243,7 @@ def _annotated_validation(folder: Path, classes: tuple[str, ...]) -> Listing:
     return Listing(paths).with_labels(labels, classes)
 
 
-_DOWNLOAD = "run `amcl data {name} --root {{root}}`, or give the folder that holds it as root."
+_DOWNLOAD = "run `amcl data {name} --root {{root}}`, or say where it lies with --data-root."
 
 NAMED: dict[str, Named] = {
     "cifar10": Named(

@@ -1,12 +1,18 @@
 """Runs carried out, and tables filled with what they came to."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from amcl.data import has_test_split
 from amcl.experiments.cases import Part
 from amcl.experiments.pool import Pool
 from amcl.experiments.tables import Filled
+from amcl.sweep.judge import Split
 from amcl.sweep.workers import Tell
-from amcl.training import Interrupted, RunError
+from amcl.training import Config, Interrupted, RunError
+from amcl.training.pretrain import load_data
+
+_SPLITS = {"train": "training"}
 
 
 def conduct(
@@ -18,13 +24,14 @@ def conduct(
     again: bool,
     go_on: str,
     tell: Tell,
-) -> list[Filled]:
-    """Carry out what has not been; each part with its numbers. `go_on`: what goes on after a stop.
+) -> tuple[list[Filled], str]:
+    """Carry out what has not been; each part with its numbers, and which images judged.
 
-    What failed is left out of the tables and told; an error if nothing is left.
+    `go_on`: what goes on after a stop. What failed is left out of the tables and told; an error if
+    nothing is left.
     """
-    if not seeds:
-        raise ValueError("seeds must name one or more, as in 0 1 2, got none.")
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must name one or more, each once, as in 0 1 2; got {[*seeds]}.")
     try:
         findings = pool.carry_out(parts, seeds, jobs=jobs, again=again, tell=tell)
     except Interrupted as stopped:
@@ -37,4 +44,22 @@ def conduct(
             f"there is not one number to show: {filled[0].bad()[0]}. --again takes up runs that "
             "failed."
         )
-    return filled
+    asked = {case.metric.source for part in parts for case in part.cases}
+    judged = [key.split() for found in findings.values() for key in found.results]
+    splits = dict.fromkeys(split for protocol, split in judged if protocol in asked)
+    return filled, " and ".join(f"{_SPLITS.get(split, split)} images" for split in splits)
+
+
+def check_labels(config: Config, parts: Sequence[Part], split: Split, advice: str = "") -> None:
+    """An error, before anything is trained, where tables need labels and there are none."""
+    protocols = {case.metric.protocol for part in parts for case in part.cases}
+    if not protocols - {None, "unlabelled"} or (
+        split != "validation" and has_test_split(config.data.data)
+    ):
+        return
+    settings = replace(config.data, memory=0.0, probe="validation")  # nothing is decoded for this
+    if load_data(replace(config, data=settings)).probe is None:
+        raise ValueError(
+            f"{config.data.data} has no labels in use, and accuracies need them: sort the images "
+            f"into a folder for each class{advice}."
+        )

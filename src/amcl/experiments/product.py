@@ -22,6 +22,8 @@ from amcl.report import (
     Section,
     Table,
 )
+from amcl.report.page import check_replaceable
+from amcl.training import RunError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,6 +56,7 @@ class Product:
 
     def write(self, folder: Path) -> Path:
         """Write everything into a folder of its own; the page."""
+        check_free(folder)
         page = self._page().write(folder / "index.html")
         write_text(folder / "numbers.csv", self.csv)
         write_text(folder / "table.md", self._markdown())
@@ -95,6 +98,15 @@ class Product:
             lines += [line for note in topic.notes for line in (f"Note: {note}", "")]
             lines += [f"![{name}]({name}.png)\n" for name in topic.pictures]
         return "\n".join(lines).rstrip() + "\n"
+
+
+def check_free(folder: Path) -> None:
+    """An error if the folder holds something that this program has not written."""
+    page = folder / "index.html"
+    if page.exists():
+        check_replaceable(page)
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(f"{folder} is not an empty folder: choose another place with --out.")
 
 
 def topic_of(filled: Filled) -> Topic:

@@ -6,12 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from amcl.data import missing_sets
+from amcl.data.named import NAMED
 from amcl.experiments.cases import AMCL, Part
-from amcl.experiments.conduct import conduct
+from amcl.experiments.conduct import check_labels, conduct
 from amcl.experiments.entries import Entry
 from amcl.experiments.paper import ENTRIES
 from amcl.experiments.pool import Pool
-from amcl.experiments.product import Product, Topic, topic_of
+from amcl.experiments.product import Product, Topic, check_free, topic_of
 from amcl.experiments.scales import SCALES, Scale, ScaleName
 from amcl.experiments.tables import csv_text
 from amcl.report import require_packages
@@ -43,7 +44,8 @@ def runs_of(
     if asked.make is None:
         return []
     parts = asked.make(scale, sets_of(asked, scale, data))
-    return _pool(scale, Path()).points(parts, range(scale.seeds if seeds is None else seeds))
+    count = scale.seeds if seeds is None else whole_number("seeds", seeds)
+    return _pool(scale, Path()).points(parts, range(count))
 
 
 def reproduce(
@@ -81,18 +83,30 @@ def reproduce(
         )
     count = size.seeds if seeds is None else whole_number("seeds", seeds)
     parts = _on_machine(asked.make(size, sets), data_root, hardware)
+    _require_labels(parts, sets)
+    check_free(folder / name)
     pool = _pool(size, folder / "runs", data_root, hardware)
-    filled = conduct(pool, parts, range(count), jobs=jobs, again=again, go_on=command, tell=tell)
+    filled, judged = conduct(
+        pool, parts, range(count), jobs=jobs, again=again, go_on=command, tell=tell
+    )
     product = Product(
         title=f"{name}: {asked.title}",
         subtitle=f"At scale {scale}: {size.told}.",
         topics=[*map(topic_of, filled), *(_pairs(parts, pool) if asked.histograms else ())],
         csv=csv_text(filled),
         command=command,
-        facts=_facts(parts, pool, sets, count),
+        facts=_facts(parts, pool, sets, count) + ([("judged on", judged)] if judged else []),
         config=parts[0].cases[0].config.to_toml(),
     )
     return product.write(folder / name)
+
+
+def _require_labels(parts: Sequence[Part], sets: Sequence[str]) -> None:
+    """An error for folders without classes where accuracies are asked for; named sets have them."""
+    for name in sets:
+        cases = [case for part in parts for case in part.cases if case.config.data.data == name]
+        if cases and name not in NAMED and name != "builtin":
+            check_labels(cases[0].config, parts, "auto")
 
 
 def _pool(

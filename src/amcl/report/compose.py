@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amcl.report.blocks import Section, Table
-from amcl.report.page import Page, check_replaceable, require_packages
+from amcl.report.page import Page, check_replaceable, require_map, require_packages
 from amcl.report.runs import ReportSettings, Run, read_runs
 from amcl.report.sections.cost import cost
 from amcl.report.sections.galleries import image_map, nearest, pairs
@@ -29,6 +29,7 @@ def report(
     require_packages()
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     settings = ReportSettings() if settings is None else settings
+    require_map(settings.map)
     if out is None:
         out = Path(paths[0]).expanduser() / "report.html" if len(paths) == 1 else "report.html"
     check_replaceable(Path(out))
@@ -85,6 +86,7 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 
 
 def _footer(runs: Sequence[Run]) -> str:
-    looked = [len(run.sample) for run in runs if run.sample is not None]
-    images = f" Pairs are those of {max(looked)} images." if looked else ""
+    samples = [run.sample for run in runs if run.sample is not None]
+    looked = dict.fromkeys(f"{len(sample)} {sample.source}" for sample in samples)
+    images = f" Pairs, heads, neighbours and map are of {'; '.join(looked)}." if looked else ""
     return f"Made from {', '.join(str(run.path) for run in runs)} by `amcl report`.{images}"

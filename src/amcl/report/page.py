@@ -92,6 +92,15 @@ def check_replaceable(path: Path) -> None:
         )
 
 
+def require_map(method: str) -> None:
+    """The same for a map that needs a package of its own."""
+    package = {"umap": "umap", "tsne": "openTSNE"}.get(method)
+    if package is not None and find_spec(package) is None:
+        raise RunError(
+            f"--map {method} needs a package: pip install 'amcl-torch[{method}]'; or use --map pca."
+        )
+
+
 def require_packages() -> None:
     """An error that says how to get what a page needs, if it is missing."""
     missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]

@@ -20,7 +20,8 @@ class ReportSettings:
     """What a report looks at."""
 
     images: int = 500
-    """So many images are looked at in pairs of views, or all where there are fewer."""
+    """So many images are looked at in pairs of views, or all where there are fewer: of those that
+    the run held out to probe with, else of those it was trained on."""
     map: PlaneMethod = "pca"
     """How features are put on a plane; umap and tsne need a package each."""
     data: str | None = None
@@ -79,7 +80,8 @@ class Run:
             parts += [f"{method.heads} head{'s' * (method.heads > 1)}"]
             parts += [f"{method.temperature} temperature"]
         width = f" ×{backbone.width:g}" if backbone.width != 1 else ""
-        return ", ".join([*parts, f"{backbone.backbone}{width}", f"data {self.config.data.data}"])
+        line = ", ".join([*parts, f"{backbone.backbone}{width}", f"data {self.config.data.data}"])
+        return line if self.sample is None else f"{line}; {len(self.sample)} {self.sample.source}"
 
 
 def read_runs(paths: Sequence[str | Path], settings: ReportSettings) -> list[Run]:

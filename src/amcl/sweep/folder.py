@@ -161,8 +161,8 @@ class SweepFolder:
                 raise RunError(
                     f"{self.path} holds runs of other settings: {point.name} would differ in "
                     f"{', '.join(changed)} from what {whose} began with. Give the settings of "
-                    f"{self._config(other.name)}, make {changed[0]} an axis of the grid, or choose "
-                    "another folder with --out."
+                    f"{self._config(other.name)}, in a sweep make {changed[0]} an axis of the "
+                    "grid, or choose another folder with --out."
                 )
 
     def _listed(self) -> dict[str, Any]:

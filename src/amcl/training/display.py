@@ -15,13 +15,16 @@ console = Console(stderr=True, highlight=False)
 def log_to_console(level: int = logging.INFO) -> None:
     """Send what the package has to say to the terminal."""
     logger.setLevel(level)
-    if not any(isinstance(handler, RichHandler) for handler in logger.handlers):
+    known = [handler for handler in logger.handlers if isinstance(handler, RichHandler)]
+    if not known:
         handler = RichHandler(
             console=console, show_path=False, show_time=False, show_level=False, markup=False
         )
         handler.setFormatter(logging.Formatter("%(message)s"))
-        handler.setLevel(level)
         logger.addHandler(handler)
+        known = [handler]
+    for handler in known:
+        handler.setLevel(level)
 
 
 class Display:

@@ -127,8 +127,9 @@ def _kappa(text: str, negatives: int) -> int:
 def _head_weights(config: Config) -> int:
     """How many numbers the projection heads learn."""
     method: Any = config.method
+    dim = _dim(config.backbone, image_size_of(config))
     with torch.device("meta"):
-        heads = method.make_heads(_dim(config.backbone, image_size_of(config)), method.heads)
+        heads = method.make_heads(dim, method.heads)
     return sum(p.numel() for p in heads.parameters())
 
 

@@ -79,7 +79,8 @@ def sensitivity(base: Config, values: Sequence[str], metric: Metric) -> list[Par
     cases = []
     for field, symbol in (("eta", "η"), ("iota", "ι"), ("beta", "β")):
         for v in values:
-            value = number("factor", v) * value_of(amcl, field)
+            # Rounded: products of decimals are none.
+            value = float(f"{number('factor', v) * value_of(amcl, field):.6g}")
             cases.append(
                 Case(
                     labels={"setting": symbol, "value": f"{value:.3g}"},
@@ -94,7 +95,7 @@ def sensitivity(base: Config, values: Sequence[str], metric: Metric) -> list[Par
             told="One setting changes, the others stay: η is the least temperature, ι the width of "
             "its range, β the weight of Ω. `amcl search` looks at all together.",
             cases=tuple(cases),
-            columns="value",
+            columns="",
             x="value",
             panels="setting",
         )

@@ -50,7 +50,8 @@ def colour(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
 
     def jittered(config: Config, strength: str) -> Config:
         s = number("strength", strength)
-        return with_values(config, {"jitter": (0.8 * s, 0.8 * s, 0.8 * s, min(0.2 * s, 0.5))})
+        strong, hue = round(0.8 * s, 6), round(min(0.2 * s, 0.5), 6)
+        return with_values(config, {"jitter": (strong, strong, strong, hue)})
 
     cases = [
         Case(labels={"strength": v, SIDE: side}, config=jittered(config, v), metric=metric)

@@ -77,10 +77,11 @@ def _notes(run: Run) -> list[Block]:
             run.config.run.epochs,
             f"amcl pretrain --resume {shlex.quote(str(run.path))}",
         )
+        shown = "" if run.sample is None else ", and what is shown is its newest checkpoint"
         notes.append(
             Note(
-                f"{run.name} has not ended: {run.epochs} of {total} epochs are done, and what is "
-                f"shown is its newest checkpoint. Go on with it: `{resume}`"
+                f"{run.name} has not ended: {run.epochs} of {total} epochs are done{shown}. Go on "
+                f"with it: `{resume}`"
             )
         )
     if run.sample is None:
@@ -93,7 +94,10 @@ def _notes(run: Run) -> list[Block]:
     elif run.sample.unreadable:
         (path, reason), count = run.sample.unreadable[0], len(run.sample.unreadable)
         notes.append(
-            Note(f"{run.name}: {count} images could not be read, such as {path}: {reason}")
+            Note(
+                f"{run.name}: {count} image{'s' * (count > 1)} could not be read, such as {path}: "
+                f"{reason}"
+            )
         )
     if any(_not_finite(row) for row in run.rows):
         notes.append(Note(f"{run.name}: some losses are not finite, and left out of the curves."))
