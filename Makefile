@@ -9,7 +9,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint cons
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
-	@echo "make test    set up, then run the tests (5 minutes)"
+	@echo "make test    set up, then run the tests (6 minutes)"
 	@echo "make test-all  the slow tests too (12 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"

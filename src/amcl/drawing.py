@@ -90,6 +90,7 @@ def save_png(figure: "Figure", path: Path) -> None:
     """Write a figure as a PNG file, whole or not at all."""
     with whole_file(path) as file:
         figure.savefig(file, format="png", dpi=DPI)
+    figure.set_layout_engine("none")  # it is laid out, which takes longer than to draw it
 
 
 def on_page(colour: str) -> str:
@@ -120,6 +121,7 @@ def svg_of(figure: "Figure", alt: str, salt: str) -> str:
         # The page's own fonts will have it.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
         figure.savefig(file, format="svg", transparent=True)
+    figure.set_layout_engine("none")
     root = ElementTree.fromstring(file.getvalue())
     _simplify(root)
     _rename_ids(root, salt)

@@ -58,6 +58,8 @@ class Pool:
     data_root: str | None = None
     """Where named sets lie now, whatever a run began with."""
     hardware: HardwareSettings = field(default_factory=HardwareSettings)
+    samples: dict[Path, PairSample] = field(default_factory=dict)
+    """What has been seen of pairs: numbers and pictures are made from the same."""
 
     def point(self, config: Config, seed: int) -> Point:
         """The run of a configuration and a seed."""
@@ -166,8 +168,11 @@ class Pool:
 
     def sample(self, run: Path) -> PairSample:
         """What the method of a run sees of pairs of views, here and now."""
-        device = find_accelerator(self.hardware.accelerator)
-        return sample_of_run(run, self.pairs, data_root=self.data_root, device=device)
+        if run not in self.samples:
+            device = find_accelerator(self.hardware.accelerator)
+            where = {"data_root": self.data_root, "device": device}
+            self.samples[run] = sample_of_run(run, self.pairs, **where)
+        return self.samples[run]
 
 
 def _few_label_keys(parts: Sequence[Part]) -> list[str]:
