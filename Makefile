@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test test-all check format bench clean
+.PHONY: help setup demo test test-all check format bench bench-peers clean
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
@@ -14,6 +14,7 @@ help:
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
 	@echo "make bench   measure time and memory, write benchmarks/results (40 minutes)"
+	@echo "make bench-peers  train by amcl and by lightly on CIFAR-10, compare them (an hour)"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
 	@echo "make clean   remove the virtual environment and all caches"
 
@@ -61,6 +62,9 @@ bench: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/evaluation.py
 	@$(BIN)/python benchmarks/masked.py
+
+bench-peers: $(VENV)/.bench-ready
+	@$(BIN)/python benchmarks/peers.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,420 @@
+"""Training by amcl and by lightly on the same images: speed, memory, accuracy: `make bench-peers`.
+
+SimCLR and Barlow Twins, each by lightly, by amcl, and by amcl with AMCL (three heads, adaptive
+temperatures). Alike for all are the network and its first weights, the images, the batch, the
+optimiser and its learning rate, the steps, the threads and the judge, amcl's kNN. Each arm trains
+in a process of its own, whose peak memory is read before it is judged.
+
+lightly is used as its examples for CIFAR-10 use it: its transforms on PIL images in the workers of
+a DataLoader, its heads, its losses, SGD of 0.06 without momentum, decay or schedule. They switch
+the blur off for 32 pixels, so amcl does too, and it takes lightly's strengths of all else, its
+layers of heads, its τ and its λ. What differs is each library's own way: amcl makes its views by
+the batch and keeps images with the channels innermost, lightly normalises by ImageNet's colours.
+Beside the network and the images, two things are not as in its examples: workers live on from
+epoch to epoch, and there is one for each core instead of eight (`--workers`).
+
+Writes benchmarks/results/peers.md and peers.json; `--smoke` tries it out and writes nothing.
+"""
+
+# An arm imports only what it needs, where it needs it, and the process that starts the arms imports
+# nothing heavy: its own peak memory would be taken over by every process that it starts.
+import argparse
+import json
+import multiprocessing
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import redirect_stdout
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from PIL import Image
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
+
+    from amcl.backbones import Backbone, BackboneSettings
+    from amcl.data import DataSet
+    from amcl.training import Config
+
+RESULTS = Path(__file__).parent / "results"
+METHODS = {"simclr": "SimCLR", "barlow": "Barlow Twins"}
+LIBRARIES = {"lightly": "lightly", "amcl": "amcl", "amcl-heads": "amcl + AMCL"}
+MEASURES = ("images_per_second", "peak_gb", "knn")
+SIZE = 32
+SMOKE = {"data": "builtin", "images": 512, "epochs": 2, "split": "validation"}
+
+
+class Trained(NamedTuple):
+    """What an arm has when its training ends."""
+
+    backbone: "Backbone"
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    rates: list[float]
+    """Images per second of each epoch."""
+    steps: int
+    loss: float
+    """The mean over the last epoch."""
+    start_gb: float
+    """Peak memory before any image was read."""
+    workers: dict[str, Any]
+    """How many processes helped, and the memory of the largest that is not shared."""
+
+
+def network() -> "BackboneSettings":
+    """The network of all arms: ResNet-18 of a quarter of its width, with the stem for CIFAR."""
+    from amcl.backbones import BackboneSettings
+
+    return BackboneSettings(backbone="resnet18", width=0.25, stem="small")
+
+
+def load(args: argparse.Namespace, split: Any) -> "DataSet":
+    """The images: the same to train on whatever `split` they are judged on."""
+    from amcl.data import load_dataset
+
+    root = Path(args.data_root) if args.data_root else None
+    return load_dataset(
+        args.data,
+        root=root,
+        probe=split,
+        validation=5000,
+        seed=args.seed,
+        subset=args.images,
+        bank=None,
+    )
+
+
+def configuration(args: argparse.Namespace, method: str, library: str) -> "Config":
+    """A run of amcl with lightly's views, heads, loss and optimiser."""
+    from amcl.methods import BarlowTwinsSettings, SimCLRSettings
+    from amcl.recipes import with_amcl
+    from amcl.training import Config, DataSettings, HardwareSettings, RunSettings
+    from amcl.training.optimisers import OptimiserSettings
+    from amcl.views import ViewSettings
+
+    norms: dict[str, Any] = {"projector_norm": True, "projector_bias": False}
+    arms: dict[str, tuple[ViewSettings, SimCLRSettings | BarlowTwinsSettings]] = {
+        "simclr": (
+            ViewSettings(views="acde", jitter=(0.8, 0.8, 0.8, 0.2)),
+            SimCLRSettings(tau=0.5, projector=(512, 128), projector_last_norm="affine", **norms),
+        ),
+        "barlow": (
+            ViewSettings(views="acdes", jitter=(0.4, 0.4, 0.2, 0.1), solarize_p=(0.0, 0.2)),
+            BarlowTwinsSettings(lam=5e-3, projector=(2048, 2048, 2048), **norms),
+        ),
+    }
+    views, settings = arms[method]
+    config = Config(
+        data=DataSettings(
+            data=args.data, data_root=args.data_root, probe="none", subset=args.images
+        ),
+        views=views,
+        backbone=network(),
+        method=settings,
+        optimiser=OptimiserSettings(
+            lr=args.lr, sgd_momentum=args.momentum, weight_decay=0.0, schedule="constant"
+        ),
+        run=RunSettings(
+            epochs=args.epochs,
+            batch_size=args.batch_size,
+            seed=args.seed,
+            probe_every=args.epochs,
+        ),
+        hardware=HardwareSettings(accelerator="cpu", threads=args.threads),
+    )
+    return with_amcl(config) if library == "amcl-heads" else config
+
+
+def train_amcl(args: argparse.Namespace, method: str, library: str) -> Trained:
+    """As `amcl pretrain` trains; speeds are from its own metrics."""
+    from amcl.backbones import load_backbone
+    from amcl.training import pretrain, read_metrics
+
+    config = configuration(args, method, library)
+    start_gb = peak_gb()
+    with tempfile.TemporaryDirectory() as out:
+        backbone = load_backbone(pretrain(config, Path(out) / "run"))
+        rows = [row for row in read_metrics(Path(out) / "run") if row["kind"] == "epoch"]
+    if backbone.normalisation is None:
+        raise RuntimeError("a backbone of a run has its normalisation")
+    return Trained(
+        backbone,
+        *backbone.normalisation,
+        rates=[row["images_per_second"] for row in rows],
+        steps=rows[-1]["step"],
+        loss=rows[-1]["loss"],
+        start_gb=start_gb,
+        workers={"number": 0, "own_gb": None},
+    )
+
+
+class Pictures:
+    """Images as torchvision's CIFAR-10 gives them: PIL, made from an array (N, H, W, 3)."""
+
+    def __init__(self, images: "np.ndarray[Any, Any]", transform: Any) -> None:
+        self.images, self.transform = images, transform
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(Image.fromarray(self.images[index]))
+
+
+def parts_of_lightly(method: str, dim: int) -> tuple[Any, "nn.Module", "nn.Module"]:
+    """lightly's transform, head and loss, as in its example of this method."""
+    from lightly.loss import BarlowTwinsLoss, NTXentLoss  # type: ignore[import-untyped]
+    from lightly.models.modules import heads  # type: ignore[import-untyped]
+    from lightly.transforms import byol_transform as byol
+    from lightly.transforms.simclr_transform import SimCLRTransform
+
+    plain: dict[str, Any] = {"input_size": SIZE, "gaussian_blur": 0.0}
+    if method == "simclr":
+        return SimCLRTransform(**plain), heads.SimCLRProjectionHead(dim, 512, 128), NTXentLoss()
+    views = byol.BYOLTransform(byol.BYOLView1Transform(**plain), byol.BYOLView2Transform(**plain))
+    return views, heads.BarlowTwinsProjectionHead(dim, 2048, 2048), BarlowTwinsLoss()
+
+
+def train_lightly(args: argparse.Namespace, method: str) -> Trained:
+    """The loop of lightly's examples."""
+    import torch
+    from lightly.transforms.utils import IMAGENET_NORMALIZE
+
+    from amcl.backbones import Backbone
+    from amcl.seeds import seed_of
+
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    torch.manual_seed(seed_of(args.seed, "weights"))  # as amcl begins: the same first weights
+    backbone = Backbone(network(), SIZE)
+    transform, head, criterion = parts_of_lightly(method, backbone.dim)
+    start_gb = peak_gb()
+    data = load(args, "none")  # kept to the end: torchvision too holds all images of a subset
+    images = data.train[torch.arange(len(data.train))].permute(0, 2, 3, 1).contiguous().numpy()
+    loader: Any = torch.utils.data.DataLoader(
+        Pictures(images, transform),  # type: ignore[arg-type]
+        batch_size=args.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=args.workers,
+        persistent_workers=args.workers > 0,
+    )
+    parameters = [*backbone.parameters(), *head.parameters()]
+    optimiser = torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum)
+    rates, steps = [], 0
+    for _ in range(args.epochs):
+        begun, total = time.perf_counter(), torch.zeros(())
+        for view0, view1 in loader:
+            loss = criterion(head(backbone(view0)), head(backbone(view1)))
+            total += loss.detach()
+            loss.backward()
+            optimiser.step()
+            optimiser.zero_grad()
+            steps += 1
+        rates.append(len(loader) * args.batch_size / (time.perf_counter() - begun))
+    return Trained(
+        backbone,
+        mean=tuple(IMAGENET_NORMALIZE["mean"]),
+        std=tuple(IMAGENET_NORMALIZE["std"]),
+        rates=rates,
+        steps=steps,
+        loss=total.item() / len(loader),
+        start_gb=start_gb,
+        workers=workers_now(),
+    )
+
+
+def judge(args: argparse.Namespace, trained: Trained) -> float:
+    """kNN accuracy: images of the split against the images that were trained on."""
+    from amcl.evaluation import Transform, features_of, knn_accuracy
+
+    probe = load(args, args.split).probe
+    if probe is None:
+        raise RuntimeError("a set that is judged on has labels")
+    transform = Transform(image_size=SIZE, mean=trained.mean, std=trained.std)
+    bank, queries = (
+        features_of(trained.backbone, part.images, transform, shown=False).values
+        for part in (probe.bank, probe.queries)
+    )
+    return knn_accuracy(bank, probe.bank.labels, queries, probe.queries.labels, k=200)
+
+
+def peak_gb() -> float:
+    """Peak resident memory of this process so far, without those that it has started."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+def workers_now() -> dict[str, Any]:
+    """How many processes help this one, and what the largest holds that is not shared, on Linux.
+
+    A worker begins as a copy of this process whose pages both share: as resident memory they would
+    be counted twice.
+    """
+    places = [Path(f"/proc/{p.pid}/smaps_rollup") for p in multiprocessing.active_children()]
+    held = [
+        sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_"))
+        for text in (place.read_text() for place in places if place.exists())
+    ]
+    return {"number": len(places), "own_gb": max(held) * 1024 / 1e9 if held else None}
+
+
+def measure_here(args: argparse.Namespace, method: str, library: str) -> dict[str, Any]:
+    """Train and judge one arm in this very process."""
+    import torch
+
+    of_lightly = library == "lightly"
+    begun = time.perf_counter()
+    trained = train_lightly(args, method) if of_lightly else train_amcl(args, method, library)
+    found = {
+        "images_per_second": statistics.median(trained.rates[1:] or trained.rates),
+        "peak_gb": peak_gb(),
+        "start_gb": trained.start_gb,
+        "workers": trained.workers,
+        "seconds": time.perf_counter() - begun,
+        "threads": torch.get_num_threads(),
+        "steps": trained.steps,
+        "loss": trained.loss,
+        "epochs": trained.rates,
+    }
+    return {"knn": judge(args, trained)} | found
+
+
+def measure(method: str, library: str) -> dict[str, Any]:
+    """One arm, with the options of this command, in a process of its own."""
+    command = [sys.executable, __file__, *sys.argv[1:], "--arm", method, library]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{METHODS[method]} by {LIBRARIES[library]} failed:\n{done.stderr}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def ratios(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Each measure of amcl's arms over that of lightly."""
+    theirs = arms["lightly"]
+    return {
+        library: {name: ours[name] / theirs[name] for name in MEASURES}
+        for library, ours in arms.items()
+        if library != "lightly"
+    }
+
+
+def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """The measurements in Markdown."""
+    lines = [
+        "| method | library | images/s | × lightly | peak memory | × lightly | kNN | to lightly |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for method, arms in results.items():
+        for library, arm in arms.items():
+            speed, memory, points = "", "", ""
+            if library != "lightly":
+                ratio = ratios(arms)[library]
+                speed, memory = f"{ratio['images_per_second']:.2f}", f"{ratio['peak_gb']:.2f}"
+                points = f"{100 * (arm['knn'] - arms['lightly']['knn']):+.1f} points"
+            peak = f"{arm['peak_gb']:.2f} GB"
+            if arm["workers"]["own_gb"] is not None:
+                peak += " + {number} × {own_gb:.2f}".format(**arm["workers"])
+            rate, accuracy = f"{arm['images_per_second']:.0f}", f"{arm['knn']:.1%}"
+            cells = [METHODS[method], LIBRARIES[library], rate, speed, peak, memory, accuracy]
+            lines.append(f"| {' | '.join([*cells, points])} |")
+    return "\n".join(lines)
+
+
+def conditions(args: argparse.Namespace, threads: int) -> str:
+    """What was alike, and how to read the figures."""
+    versions = f"lightly {version('lightly')}, torch {version('torch')}"
+    cpu = f"{platform.machine()}, {threads} thread{'s' * (threads > 1)}"
+    return (
+        f"ResNet-18 ×¼ with the small stem, {args.images:,} images of {args.data} of {SIZE} "
+        f"pixels, batches of {args.batch_size}, {args.epochs} epochs, SGD with a constant rate of "
+        f"{args.lr:g} and momentum {args.momentum:g}, seed {args.seed}, no blur, float32. Images "
+        "per second, two views of each, are the median of all epochs but the first. Peak memory is "
+        "that of the training process; what lightly's workers hold on top, without the pages that "
+        "they share with it, is given at the end of training and left out of the ratio. kNN "
+        f"(k = 200) is that after the last epoch on the {args.split} split, from one seed. + AMCL: "
+        "three heads, adaptive temperatures. Measured by `python benchmarks/peers.py` on "
+        f"{cpu}, {versions}, Python {platform.python_version()}, on CPU.\n"
+    )
+
+
+def main(args: argparse.Namespace) -> None:
+    """Measure all arms one after the other, print the table, write it down."""
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for method in args.methods:
+        for library in LIBRARIES:
+            found = measure(method, library)
+            results.setdefault(method, {})[library] = found
+            print(METHODS[method], LIBRARIES[library], json.dumps(found), flush=True)
+    arms = [arm for of_method in results.values() for arm in of_method.values()]
+    for name in ("steps", "threads"):
+        if len({arm[name] for arm in arms}) > 1:
+            raise RuntimeError(f"the arms differ in their {name}: {[arm[name] for arm in arms]}")
+    text = f"{table(results)}\n\n{conditions(args, arms[0]['threads'])}"
+    print(f"\n{text}")
+    if not args.smoke:
+        write(args, results, text)
+
+
+def write(
+    args: argparse.Namespace, results: dict[str, dict[str, dict[str, Any]]], text: str
+) -> None:
+    """Leave table and numbers under results."""
+    alike = ("data", "images", "batch_size", "epochs", "lr", "momentum", "seed", "split")
+    packages = ("amcl-torch", "lightly", "torch", "torchvision", "timm")
+    numbers = {
+        "machine": platform.machine(),
+        "versions": {"python": platform.python_version()} | {p: version(p) for p in packages},
+        "settings": {name: getattr(args, name) for name in alike},
+        "results": results,
+        "ours_over_lightly": {method: ratios(arms) for method, arms in results.items()},
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "peers.md").write_text(f"# amcl and lightly\n\n{text}")
+    (RESULTS / "peers.json").write_text(json.dumps(numbers, indent=1) + "\n")
+
+
+def options() -> argparse.Namespace:
+    """The options of the command."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    add = parser.add_argument
+    add("--data", default="cifar10", help="cifar10, cifar100 or builtin")
+    add("--data-root", help="where named sets lie; else $AMCL_DATA, or ~/.cache/amcl")
+    add("--images", type=int, default=5120, help="so many training images, the same for all")
+    add("--split", choices=("test", "validation"), default="test", help="what kNN is judged on")
+    add("--epochs", type=int, default=12, help="speed is the median of all but the first")
+    add("--batch-size", type=int, default=256, help="images a step")
+    add("--lr", type=float, default=0.06, help="constant learning rate of SGD")
+    add("--momentum", type=float, default=0.0, help="momentum of SGD")
+    add("--seed", type=int, default=0, help="first weights, order, views")
+    add("--threads", type=int, default=0, help="CPU threads of every arm; 0: as torch chooses")
+    add("--workers", type=int, default=cores, help="processes of lightly's DataLoader")
+    add("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    add("--smoke", action="store_true", help=f"try it out, write nothing: {SMOKE}")
+    add("--arm", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.smoke:
+        vars(args).update(SMOKE)
+    if (args.data, args.split) == ("builtin", "test"):  # else found after the first arm has trained
+        parser.error("the built-in set has no test split: use --split validation")
+    return args
+
+
+if __name__ == "__main__":
+    asked = options()
+    if asked.arm:
+        with redirect_stdout(sys.stderr):
+            found = measure_here(asked, *asked.arm)
+        print(json.dumps(found))
+    else:
+        main(asked)
