@@ -152,7 +152,8 @@ def test_advice():
 def stats_with(**shares):
     zeros = torch.zeros(3)
     fields = {"at_lower": zeros, "at_upper": zeros, **shares}
-    pairs = PairStats(zeros + 1, fields.pop("s", zeros), zeros, zeros, **fields)
+    std = fields.pop("tau_std", zeros + 0.05)
+    pairs = PairStats(zeros + 1, fields.pop("s", zeros), zeros + 0.1, std.square(), **fields)
     return amcl.LossStats(pairs, pairs, {"positive": torch.tensor(1.0)})
 
 
@@ -167,6 +168,9 @@ def stats_with(**shares):
         ({"at_lower": torch.full((3,), 0.89), "at_upper": torch.full((3,), 0.89)}, []),
         ({"s": torch.tensor([0.1, 0.1, 0.96])}, ["head 3 is 0.960"]),
         ({"s": torch.tensor([0.94, 0.94, 0.94])}, []),
+        ({"tau_std": torch.full((3,), 0.0009)}, ["same temperature, 0.1: φ has shrunk.*iota"]),
+        ({"tau_std": torch.tensor([0.0009, 0.0011, 0.0009])}, []),
+        ({"tau_std": torch.zeros(3), "at_lower": None, "at_upper": None}, []),
     ],
 )
 def test_advice_thresholds(shares, lines):
@@ -174,6 +178,17 @@ def test_advice_thresholds(shares, lines):
     assert bool(advice) == bool(lines)
     for line in lines:
         assert re.search(line, advice[0])
+
+
+def test_phi_that_is_0_is_told():
+    z0, z1 = torch.randn(2, 3, 6, 4)
+    criterion = amcl.AMCLLoss(3, 4)
+    torch.nn.init.zeros_(criterion.temperature.phi[0].weight)
+    torch.nn.init.zeros_(criterion.temperature.phi[0].bias)
+    loss, stats = criterion(z0, z1, return_stats=True)
+    assert "φ has shrunk to 0" in stats.advice()[0]
+    loss.backward()  # and it stays there
+    assert not criterion.temperature.phi[0].weight.grad.any()
 
 
 def test_a_term_that_is_not_finite_is_named():

@@ -9,6 +9,7 @@ import torch
 
 _EDGE = 0.01  # a τ within this share of its range counts as lying at the bound
 _MOST = 0.9  # share of pairs at a bound from which adaptivity is as good as lost
+_ALIKE = 0.01  # spread of τ, as a share of its mean, below which all pairs have the same
 _COLLAPSED = 0.95  # mean s⁻ from which a head tells pictures apart no more
 _REMEDIES = {
     ("positive", "lower"): "raise beta or prior_tau (Ω holds τ⁺ up where β > s⁺), or raise eta",
@@ -168,4 +169,16 @@ class LossStats:
             )
         if any(not math.isfinite(term.item()) for term in self.terms.values()):
             found.append("a term of the loss is not finite: lower the learning rate or raise eta.")
-        return found
+        return found or self._advice_on_phi()
+
+    def _advice_on_phi(self) -> list[str]:
+        """φ = 0 is a saddle of ⟨φ(z), φ(z')⟩: where training leads there, it does not lead away."""
+        signs = [stats for stats in (self.positive, self.negative) if stats is not None]
+        adapts = all(stats.at_lower is not None for stats in signs)
+        if not adapts or any((s.tau_std > _ALIKE * s.tau).any().item() for s in signs):
+            return []
+        return [
+            f"every pair has the same temperature, {self.positive.tau.mean().item():.3g}: φ has "
+            "shrunk to 0, which happens where the loss asks for temperatures above the middle of "
+            "their range. Raise iota (the upper bound), or use a constant temperature."
+        ]

@@ -1,0 +1,201 @@
+"""Evidence on real images: sweeps, what is kept of them, and the tables of docs/results.md.
+
+    python benchmarks/evidence.py list             # every study, and the command behind it
+    python benchmarks/evidence.py run NAME …       # carry it out with `amcl sweep`, and keep it
+    python benchmarks/evidence.py tables           # docs/results.md, from what is kept
+
+Studies are in benchmarks/evidence/studies.toml. A sweep that was stopped goes on with the same
+command; what has ended is kept in benchmarks/evidence/NAME.json, from which anyone can make the
+tables anew.
+"""
+
+import argparse
+import json
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent / "evidence"
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+_WATCHED = ("s", "tau", "tau_std", "at_lower", "at_upper")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A sweep of the protocol, and what its table compares."""
+
+    name: str
+    told: str
+    options: str
+    """What is not of the protocol: the method, and its network."""
+    grid: list[str]
+    protocols: tuple[str, ...] = ()
+    """What judges the runs at their end; none: their last probe."""
+    split: str = "validation"
+    compared: dict[str, str] = field(default_factory=dict)
+    """Values of the row that all others are compared with."""
+
+    def command(self, protocol: str) -> str:
+        """The sweep as it is typed."""
+        words = [self.options, protocol, "--grid", *map(shlex.quote, self.grid)]
+        if self.protocols:
+            words += ["--protocols", *self.protocols, "--split", self.split]
+        return " ".join(["amcl sweep", *words, f"--out sweeps/{self.name}"])
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The metrics of its table, and what they are called."""
+        if not self.protocols:
+            return {"knn_validation": "kNN"}
+        known = {"knn": "kNN", "linear": "linear probe", "logistic": "logistic regression"}
+        return {f"{name}_top1_{self.split}": known[name] for name in self.protocols}
+
+    @property
+    def kept(self) -> Path:
+        return FOLDER / f"{self.name}.json"
+
+
+def studies() -> tuple[str, dict[str, Study]]:
+    """The options of the protocol, and every study by its name."""
+    read = tomllib.loads((FOLDER / "studies.toml").read_text(encoding="utf-8"))
+    found = {}
+    for name, said in read["study"].items():
+        network = read["networks"][said.pop("network")]
+        found[name] = Study(name=name, **said | {"options": f"{said['options']} {network}"})
+    return " ".join(read["protocol"].split()), found
+
+
+def keep(study: Study, command: str, sweep: Path) -> int:
+    """Write down what the runs of a sweep that have ended came to; how many they are."""
+    from amcl.sweep.folder import SweepFolder
+
+    folder = SweepFolder(sweep)
+    runs = []
+    for point in folder.read_points():
+        finding = folder.finding(point)
+        if finding is not None:
+            metrics = {name: round(value, 5) for name, value in finding.metrics.items()}
+            told = {"values": finding.values, "ending": finding.ending, "metrics": metrics}
+            runs.append(told | course(folder.run(point.name)))
+    text = json.dumps({"command": command, "runs": runs}, indent=1, ensure_ascii=False)
+    study.kept.write_text(text + "\n", encoding="utf-8")
+    return len(runs)
+
+
+def course(run: Path) -> dict[str, Any]:
+    """Speed of a run, its last temperatures as means over heads, and what it ran on."""
+    from amcl.training import read_metrics
+
+    epochs = [row for row in read_metrics(run) if row["kind"] == "epoch"]
+    speed = statistics.median(row["images_per_second"] for row in epochs[1:] or epochs)
+    last: dict[str, list[float]] = {}
+    for name, value in epochs[-1].items():
+        measure, slash, _ = name.partition("/head")
+        if slash and measure.rpartition("_")[0] in _WATCHED:
+            last.setdefault(measure, []).append(value)
+    lines = (run / "environment.jsonl").read_text(encoding="utf-8").splitlines()
+    began = json.loads(lines[0])
+    return {
+        "images_per_second": round(speed, 1),
+        "last": {name: round(statistics.fmean(values), 4) for name, values in last.items()},
+        "packages": {name: began["packages"][name] for name in ("amcl-torch", "torch", "timm")},
+        "threads": began["threads"],
+    }
+
+
+def spread(values: Sequence[float]) -> str:
+    """Shares as per cent: mean ± standard deviation.
+
+    >>> spread([0.40, 0.42]), spread([0.4])
+    ('41.0 ± 1.4', '40.0')
+    """
+    mean = f"{100 * statistics.fmean(values):.1f}"
+    return mean if len(values) == 1 else f"{mean} ± {100 * statistics.stdev(values):.1f}"
+
+
+def gain(ours: dict[str, float], theirs: dict[str, float]) -> str:
+    """The mean difference over the seeds that both have, ± its standard deviation, in points."""
+    pairs = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    if not pairs:
+        return ""
+    mean = f"{100 * statistics.fmean(pairs):+.1f}"
+    return mean if len(pairs) == 1 else f"{mean} ± {100 * statistics.stdev(pairs):.1f}"
+
+
+def table(study: Study) -> str:
+    """The runs of a study by what they differ in, in Markdown."""
+    runs = json.loads(study.kept.read_text(encoding="utf-8"))["runs"]
+    rows: dict[tuple[tuple[str, str], ...], dict[str, dict[str, Any]]] = {}
+    for run in runs:
+        values = tuple((n, v) for n, v in run["values"].items() if n != "seed")
+        rows.setdefault(values, {})[run["values"].get("seed", "0")] = run
+    axes = list(dict.fromkeys(name for row in rows for name, _ in row))
+    reference = next((r for v, r in rows.items() if dict(v) == study.compared), None)
+    header = [*axes, "seeds"]
+    for told in study.shown.values():
+        header += [told, "gain"] if reference is not None else [told]
+    lines = [header, ["---"] * len(header)]
+    for values, of_seeds in rows.items():
+        cells = [dict(values).get(axis, "–") for axis in axes] + [str(len(of_seeds))]
+        for name in study.shown:
+            found = {seed: run["metrics"][name] for seed, run in of_seeds.items()}
+            cells.append(spread(list(found.values())))
+            if reference is not None:
+                held = {seed: run["metrics"][name] for seed, run in reference.items()}
+                cells.append("" if of_seeds is reference else gain(found, held))
+        lines.append(cells)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def block(study: Study, protocol: str) -> str:
+    """A table with its command, as it stands in the page."""
+    return f"{study.told}\n\n{table(study)}\n\n```\n{study.command(protocol)}\n```"
+
+
+def page(text: str) -> str:
+    """The page with every block between its marks made anew."""
+    protocol, all_studies = studies()
+
+    def made(mark: re.Match[str]) -> str:
+        study = all_studies[mark["name"]]
+        return f"<!-- {study.name} -->\n{block(study, protocol)}\n<!-- end -->"
+
+    return re.sub(r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- end -->", made, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=["list", "run", "keep", "tables"])
+    parser.add_argument("names", nargs="*", help="studies; none with run or keep: all")
+    parser.add_argument("--jobs", type=int, default=2, help="runs at once")
+    args = parser.parse_args()
+    protocol, known = studies()
+    if unknown := [name for name in args.names if name not in known]:
+        sys.exit(f"there is no study {', '.join(unknown)}: there are {', '.join(known)}.")
+    chosen = [known[name] for name in args.names or known]
+    if args.what == "tables":
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        return
+    for study in chosen:
+        command = study.command(protocol)
+        if args.what == "list":
+            print(f"{study.name}: {study.told}\n  {command}\n")
+            continue
+        if args.what == "run":
+            words = [sys.executable, "-m", *shlex.split(command), "--jobs", str(args.jobs)]
+            subprocess.run(words, check=True)
+        print(f"{study.name}: {keep(study, command, Path('sweeps') / study.name)} runs are kept")
+
+
+if __name__ == "__main__":
+    main()

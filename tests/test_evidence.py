@@ -1,0 +1,52 @@
+"""docs/results.md shows what benchmarks/evidence holds."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    place = ROOT / "benchmarks" / "evidence.py"
+    spec = importlib.util.spec_from_file_location("evidence", place)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_is_made_from_what_is_kept(evidence):
+    text = evidence.PAGE.read_text(encoding="utf-8")
+    assert evidence.page(text) == text
+
+
+def test_a_table_in_the_page_is_made_anew(evidence):
+    text = evidence.PAGE.read_text(encoding="utf-8")
+    changed = re.sub(r"\| \d\d\.\d", "| 99.9", text)
+    assert changed != text
+    assert evidence.page(changed) == text
+
+
+def test_all_that_is_kept_is_of_a_study_and_in_the_page(evidence):
+    text = evidence.PAGE.read_text(encoding="utf-8")
+    protocol, studies = evidence.studies()
+    kept = sorted(path.stem for path in evidence.FOLDER.glob("*.json"))
+    assert kept
+    for name in kept:
+        assert f"<!-- {name} -->" in text
+        held = json.loads(studies[name].kept.read_text(encoding="utf-8"))
+        assert held["command"] == studies[name].command(protocol)
+        for run in held["runs"]:
+            assert run["ending"] == "complete"
+            assert set(studies[name].shown) <= run["metrics"].keys()
+
+
+def test_gains_are_paired_by_seed(evidence):
+    ours, theirs = {"0": 0.41, "1": 0.44, "2": 0.5}, {"1": 0.42, "0": 0.40}
+    assert evidence.gain(ours, theirs) == "+1.5 ± 0.7"
+    assert evidence.gain({"0": 0.41}, theirs) == "+1.0"
+    assert evidence.gain({"7": 0.41}, theirs) == ""
