@@ -73,14 +73,17 @@ def studies() -> tuple[str, dict[str, Study]]:
 
 
 def keep(study: Study, command: str, sweep: Path) -> int:
-    """Write down what the runs of a sweep that have ended came to; how many they are."""
+    """Write down what the runs of a sweep came to that have ended well; how many they are."""
     from amcl.sweep.folder import SweepFolder
+    from amcl.sweep.table import BAD
 
     folder = SweepFolder(sweep)
     runs = []
+    if not folder.exists():
+        sys.exit(f"there is no sweep in {sweep}: run it first, or go where it was run.")
     for point in folder.read_points():
         finding = folder.finding(point)
-        if finding is not None:
+        if finding is not None and finding.ending not in BAD:
             metrics = {name: round(value, 5) for name, value in finding.metrics.items()}
             told = {"values": finding.values, "ending": finding.ending, "metrics": metrics}
             runs.append(told | course(folder.run(point.name)))

@@ -45,6 +45,11 @@ def test_all_that_is_kept_is_of_a_study_and_in_the_page(evidence):
             assert set(studies[name].shown) <= run["metrics"].keys()
 
 
+def test_accuracies_are_means_over_seeds(evidence):
+    assert evidence.spread([0.40, 0.42]) == "41.0 ± 1.4"
+    assert evidence.spread([0.4]) == "40.0"
+
+
 def test_gains_are_paired_by_seed(evidence):
     ours, theirs = {"0": 0.41, "1": 0.44, "2": 0.5}, {"1": 0.42, "0": 0.40}
     assert evidence.gain(ours, theirs) == "+1.5 ± 0.7"
