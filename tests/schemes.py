@@ -32,16 +32,23 @@ def phi_layers(adaptive):
     return [(layer.weight.tolist(), layer.bias.tolist()) for layer in linears]
 
 
+def scale_of(adaptive):
+    """ρ, None where φ is plain."""
+    return None if adaptive.phi_output == "plain" else adaptive.phi_scale
+
+
 def _adaptive(**options):
     return lambda dim: AdaptiveTemperature(dim, **options)
 
 
 def _adaptive_samples(scheme, raw=False):
-    return samples.adaptive(phi_layers(scheme), scheme.eta, scheme.iota, raw)
+    layers = phi_layers(scheme)
+    return samples.adaptive(layers, scheme.eta, scheme.iota, scale_of(scheme), raw)
 
 
 def _adaptive_channels(scheme):
-    return channels.phi_on_samples(phi_layers(scheme), scheme.eta, scheme.iota)
+    layers = phi_layers(scheme)
+    return channels.phi_on_samples(layers, scheme.eta, scheme.iota, scale_of(scheme))
 
 
 def _scheduled(dim):
@@ -62,6 +69,9 @@ SCHEMES = {
         lambda scheme: channels.constant(scheme.log_tau.exp().item()),
     ),
     "adaptive": Scheme(_adaptive(eta=0.05, iota=1.0), _adaptive_samples, _adaptive_channels),
+    "adaptive, plain φ": Scheme(
+        _adaptive(eta=0.05, iota=1.0, phi_output="plain"), _adaptive_samples, _adaptive_channels
+    ),
     "adaptive, depth 2": Scheme(
         _adaptive(lower=0.1, upper=0.6, phi_depth=2), _adaptive_samples, _adaptive_channels
     ),
@@ -100,10 +110,10 @@ SCHEMES = {
 def items(z, extra_outputs):
     """A (C, N, D + extra) tensor as the reference's list of N items."""
     vectors = z[..., : z.shape[-1] - extra_outputs].transpose(0, 1).tolist()
-    if not extra_outputs:
-        return [Item(vector) for vector in vectors]
-    scores = z[..., -1].T.tolist()
-    return [Item(vector, score) for vector, score in zip(vectors, scores, strict=True)]
+    scores = z[..., -1].T.tolist() if extra_outputs else [None] * len(vectors)
+    batch = []
+    batch += [Item(*both, batch) for both in zip(vectors, scores, strict=True)]
+    return batch
 
 
 def projections(scheme, *shapes):

@@ -9,8 +9,7 @@ from torch.func import functional_call
 import amcl
 from amcl.temperature import AdaptiveTemperature, FirstHeadTemperature
 from reference import contrastive, cross_correlation, negative_cosine
-from reference.temperature import Item
-from schemes import SCHEMES, items, phi_layers, projections, samples
+from schemes import SCHEMES, items, phi_layers, projections, samples, scale_of
 
 FORMS = {
     "softmax": {"form": "softmax"},
@@ -118,7 +117,7 @@ def test_negative_cosine(scheme_name, shared_target):
             c,
             items(z0, temperature.extra_outputs),
             items(z1, temperature.extra_outputs),
-            *([Item(z) for z in h.expand(c, n, d).transpose(0, 1).tolist()] for h in (h0, h1)),
+            *(items(h.expand(c, n, d), 0) for h in (h0, h1)),
             scheme.on_samples(temperature),
             reduction,
             **reference_options({}, beta, prior_tau, d),
@@ -182,7 +181,9 @@ def test_cross_correlation_with_phi_on_channels_as_printed(first_head):
     temperature = FirstHeadTemperature(adaptive) if first_head else adaptive
     loss = amcl.CrossCorrelationLoss(c, temperature, beta=0.3, phi_on="channels")
     z0, z1 = projections(temperature, (c, n, d), (c, n, d))
-    tau = cross_correlation.phi_on_channels(phi_layers(adaptive), adaptive.eta, adaptive.iota)
+    tau = cross_correlation.phi_on_channels(
+        phi_layers(adaptive), adaptive.eta, adaptive.iota, scale_of(adaptive)
+    )
     if first_head:
         tau = cross_correlation.first_head(tau)
     expected = cross_correlation.cross_correlation(
@@ -208,7 +209,7 @@ def test_cross_correlation_gradients(scheme_name):
 
 
 def test_raw_input_to_phi():
-    temperature = AdaptiveTemperature(3, phi_input="raw").double()
+    temperature = AdaptiveTemperature(3, phi_input="raw", phi_output="plain").double()
     loss = amcl.ContrastiveLoss(2, temperature, beta=0.3)
     z0, z1 = projections(temperature, (2, 4, 3), (2, 4, 3))
     tau = samples.adaptive(phi_layers(temperature), temperature.eta, temperature.iota, raw=True)

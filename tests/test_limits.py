@@ -138,7 +138,7 @@ def test_the_softmax_forms_are_the_likelihood_ratio(positive_in_denominator):
     """Eq. 6 (NT-Xent) and Eq. 9 (InfoNCE): a ratio of Gaussians, τ from φ, β = 1, τ₀ = 2/D."""
     n, dim = 6, 4
     z0, z1, queue = torch.randn(3, 2, n, dim, dtype=torch.float64).unbind(0)
-    temperature = AdaptiveTemperature(dim).double()
+    temperature = AdaptiveTemperature(dim, phi_output="plain").double()
     loss = amcl.ContrastiveLoss(
         2,
         temperature,

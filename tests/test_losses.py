@@ -30,7 +30,7 @@ def test_the_drop_in_line():
 def test_the_drop_in_is_infonce_with_an_adaptive_temperature():
     drop_in = amcl.AMCLLoss(3, 8)
     spelled_out = amcl.ContrastiveLoss(
-        3, AdaptiveTemperature(8, eta=0.05, iota=1.0), beta=0.1, prior_tau=0.1
+        3, AdaptiveTemperature(8, eta=0.05, iota=0.1), beta=0.1, prior_tau=0.1
     )
     spelled_out.load_state_dict(drop_in.state_dict())
     z0, z1 = torch.randn(2, 3, 6, 8)

@@ -81,7 +81,7 @@ def test_what_is_compared_is_said():
 
 def test_bounds_are_those_of_the_sign():
     z = torch.randn(1, 3, 4)
-    adaptive = AdaptiveTemperature(4, lower=0.5, upper=1.5)
+    adaptive = AdaptiveTemperature(4, lower=0.5, upper=1.5, phi_output="plain")
     split = SplitTemperature(positive=ConstantTemperature(), negative=adaptive)
     found = amcl.ContrastiveLoss(1, split).pair_matrix(z, z)
     assert found[2:] == (None, (0.5, 1.5))

@@ -58,7 +58,7 @@ def test_asking_does_not_change_the_loss_and_not_asking_computes_nothing(name, m
 
 def test_statistics_are_those_of_all_pairs():
     c, n, d = 2, 5, 4
-    temperature = AdaptiveTemperature(d).double()
+    temperature = AdaptiveTemperature(d, phi_output="plain").double()
     z0, z1 = torch.randn(2, c, n, d, dtype=torch.float64)
     _, stats = amcl.ContrastiveLoss(c, temperature, beta=0.3)(z0, z1, return_stats=True)
     z = F.normalize(torch.cat([z0, z1], dim=1), dim=-1)
@@ -168,7 +168,7 @@ def stats_with(**shares):
         ({"at_lower": torch.full((3,), 0.89), "at_upper": torch.full((3,), 0.89)}, []),
         ({"s": torch.tensor([0.1, 0.1, 0.96])}, ["head 3 is 0.960"]),
         ({"s": torch.tensor([0.94, 0.94, 0.94])}, []),
-        ({"tau_std": torch.full((3,), 0.0009)}, ["same temperature, 0.1: φ has shrunk.*iota"]),
+        ({"tau_std": torch.full((3,), 0.0009)}, ["same temperature, 0.1: φ has shrunk.*centred"]),
         ({"tau_std": torch.tensor([0.0009, 0.0011, 0.0009])}, []),
         ({"tau_std": torch.zeros(3), "at_lower": None, "at_upper": None}, []),
     ],
@@ -202,7 +202,7 @@ def test_a_term_that_is_not_finite_is_named():
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize("form", [{}, {"form": "top_k", "top_k": 3}])
 def test_each_term_is_what_its_name_says(form, inside):
-    temperature = AdaptiveTemperature(4).double()
+    temperature = AdaptiveTemperature(4, phi_output="plain").double()
     loss = amcl.ContrastiveLoss(2, temperature, beta=0.3, positive_in_denominator=inside, **form)
     z0, z1, queue = torch.randn(3, 2, 5, 4, dtype=torch.float64)
     _, stats = loss(z0, z1, queue, return_stats=True)
@@ -222,7 +222,7 @@ def test_each_term_is_what_its_name_says(form, inside):
 
 
 def test_shares_at_the_bounds_of_saturated_temperatures_survive_blocks():
-    temperature = AdaptiveTemperature(4).double()
+    temperature = AdaptiveTemperature(4, phi_output="plain").double()
     with torch.no_grad():
         temperature.phi[0].weight.mul_(20.0)
     loss = amcl.ContrastiveLoss(2, temperature)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import amcl
+from amcl import functional as F
 from amcl.temperature import (
     AdaptiveTemperature,
     ConstantTemperature,
@@ -172,19 +173,65 @@ def test_phi_works_in_the_precision_of_z(dtype):
 
 def test_correlations_of_phi_do_not_depend_on_its_scale_or_on_the_width():
     for dim in (16, 2048):
-        scheme = AdaptiveTemperature(dim, lower=0.5, upper=1.5)
-        z = torch.randn(1, 32, dim) + 3.0
-        keys = scheme.channel_keys(z)
-        diagonal = (keys * keys).sum(-1)
-        torch.testing.assert_close(diagonal, torch.ones_like(diagonal), rtol=5e-3, atol=0.0)
+        for output, length in (("plain", 1.0), ("centred", 3.0)):
+            options = {"phi_output": output, "phi_scale": 3.0}
+            scheme = AdaptiveTemperature(dim, lower=0.5, upper=1.5, **options)
+            z = torch.randn(1, 32, dim) + 3.0
+            keys = scheme.channel_keys(z)
+            diagonal = (keys * keys).sum(-1)
+            expected = torch.full_like(diagonal, length)
+            torch.testing.assert_close(diagonal, expected, rtol=5e-3, atol=0.0)
 
 
-def test_bounds_of_channels_are_what_a_correlation_reaches():
-    scheme = AdaptiveTemperature(4, lower=0.5, upper=1.5)
+@pytest.mark.parametrize("factor", [0.03, 1.0, 30.0])
+def test_a_centred_phi_has_its_length_whatever_the_size_of_its_layer(factor):
+    scheme = AdaptiveTemperature(8, phi_scale=3.0)
+    with torch.no_grad():
+        scheme.phi[0].weight.mul_(factor)
+    keys = scheme.keys(torch.randn(2, 5, 8))
+    torch.testing.assert_close((keys * keys).sum(-1), torch.full((2, 5), 3.0), rtol=1e-3, atol=0.0)
+
+
+def spread_and_mean(output, views, factor, bias):
+    """Standard deviation and mean of τ⁻ where φ's layer is scaled and has this bias."""
+    temperature = AdaptiveTemperature(8, phi_output=output)
+    with torch.no_grad():
+        temperature.phi[0].weight.mul_(factor)
+        temperature.phi[0].bias.fill_(bias)
+    _, stats = amcl.ContrastiveLoss(3, temperature, beta=0.1)(*views, return_stats=True)
+    return stats.negative.tau_std.min().item(), stats.negative.tau.mean().item()
+
+
+def test_a_plain_phi_may_die_at_0_or_saturate_and_a_centred_one_does_neither():
+    views = torch.randn(2, 3, 6, 8)
+    for factor, bias, dead in ((1e-3, 0.0, 0.1), (1.0, 3.0, 0.05)):
+        std, mean = spread_and_mean("plain", views, factor, bias)
+        assert std < 1e-3
+        assert mean == pytest.approx(dead, abs=1e-3)
+        std, mean = spread_and_mean("centred", views, factor, bias)
+        assert std > 0.01
+        assert mean == pytest.approx(0.1, abs=0.01)
+
+
+def test_centred_temperatures_stay_where_all_projections_are_alike():
+    """A cone of projections lowers the temperatures of a plain φ, which narrows the cone."""
+    views = 0.1 * torch.randn(2, 3, 16, 8) + torch.randn(8)
+    _, mean = spread_and_mean("centred", views, 1.0, 0.5)
+    assert mean == pytest.approx(0.1, abs=0.01)
+    _, mean = spread_and_mean("plain", views, 3.0, 0.5)
+    assert mean < 0.08
+
+
+def test_bounds_are_what_temperatures_reach():
+    scheme = AdaptiveTemperature(4, lower=0.5, upper=1.5, phi_output="plain")
     lowest, highest = scheme.channel_bounds()
     assert lowest == pytest.approx(0.5 + 0.2689, abs=1e-4)
     assert highest == pytest.approx(0.5 + 0.7311, abs=1e-4)
     assert scheme.channel_bounds(literal=True) == scheme.bounds() == (0.5, 1.5)
+    scaled = AdaptiveTemperature(4, lower=0.5, upper=1.5, phi_scale=1.0)
+    assert scaled.bounds() == scaled.channel_bounds() == pytest.approx((lowest, highest))
+    keys = torch.tensor([[[1.0], [-1.0]]])
+    assert scaled.tau(keys, keys[:, :1], F.all_pairs).flatten().tolist() == [lowest, highest]
     first = FirstHeadTemperature(scheme)
     assert first.bounds() == scheme.bounds()
     assert first.channel_bounds() == (lowest, highest)
@@ -230,6 +277,8 @@ def test_first_head_gives_all_heads_the_same_tau():
             "phi_depth must be a whole number, at least 1, got 0",
         ),
         (lambda: AdaptiveTemperature(4, phi_input="l2"), "'unit', 'raw'; got 'l2'"),
+        (lambda: AdaptiveTemperature(4, phi_output="unit"), "'centred', 'plain'; got 'unit'"),
+        (lambda: AdaptiveTemperature(4, phi_scale=0.0), "phi_scale must be a finite number above"),
         (
             lambda: ConstantTemperature(0.0),
             "constant temperature must be a finite number above 0, got 0.0",

@@ -13,8 +13,9 @@ from amcl.data import DataSet, FileImages, Labelled, MemoryImages, Probe
 from amcl.methods import METHODS, HeadSettings, make_method
 from amcl.views import Views, ViewSettings
 from reference.cross_correlation import phi_on_samples
-from reference.temperature import Item, adaptive, sim
-from schemes import phi_layers
+from reference.temperature import adaptive, sim
+from schemes import items as items_of
+from schemes import phi_layers, scale_of
 
 SIZE, QUERIES = 16, 5
 RESNET = BackboneSettings(backbone="resnet10t", width=0.125)
@@ -99,8 +100,8 @@ def tau_by_hand(method, scheme, batch0, batch1):
         return scored
     sign = {"adaptive-positive": "positive", "adaptive-negative": "negative"}.get(scheme)
     branch = temperature.branch(sign or "positive")
-    layers = phi_layers(branch.adaptive if scheme == "first-head" else branch)
-    literal = (phi_on_samples if channels else adaptive)(layers, 0.3, 0.9)
+    phi = branch.adaptive if scheme == "first-head" else branch
+    literal = (phi_on_samples if channels else adaptive)(phi_layers(phi), 0.3, 0.9, scale_of(phi))
 
     def adapted(c, i, j):
         head = 0 if scheme == "first-head" else c
@@ -119,10 +120,7 @@ def method_has_no_negatives(method):
 
 
 def items(z, extra):
-    rows = z.double().transpose(0, 1)
-    return [
-        Item(row[:, :5].tolist(), row[:, 5].tolist() if extra else None) for row in rows.unbind()
-    ]
+    return items_of(z.double(), extra)
 
 
 def loops(value, n):
@@ -188,7 +186,7 @@ def test_a_constant_temperature_expands(data):
     ],
 )
 def test_bounds_are_those_of_the_signs_that_adapt(scheme, bounds, data):
-    sample = pair_sample(make("simclr", temperature=scheme, **LIMITS), data)
+    sample = pair_sample(make("simclr", temperature=scheme, phi_output="plain", **LIMITS), data)
     for found, expected in zip(
         (sample.positive_bounds, sample.negative_bounds), bounds, strict=True
     ):

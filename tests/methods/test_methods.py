@@ -393,18 +393,52 @@ def test_settings_reach_the_temperature_and_the_loss():
         beta=0.3,
         prior_tau=0.25,
         phi_depth=2,
+        phi_scale=3.0,
         form="top_k",
         top_k=3,
         positive_in_denominator=False,
     )
     loss = method.loss
-    assert loss.temperature.bounds() == pytest.approx((0.2, 0.7))
+    assert (loss.temperature.eta, loss.temperature.iota) == pytest.approx((0.2, 0.5))
+    assert loss.temperature.phi_scale == 3.0
     linears = [layer for layer in loss.temperature.phi if isinstance(layer, nn.Linear)]
     assert [layer.in_features for layer in linears] == [5, 5]
     assert (loss.beta, loss.prior_tau) == (0.3, 0.25)
     assert (loss.form, loss.top_k, loss.positive_in_denominator) == ("top_k", 3, False)
     assert make("simclr", beta=0.3).loss.beta == 0  # no Ω where nothing adapts
     assert make("barlow", temperature="first-head", beta=0.3).loss.beta == 0.3
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, (0.05, 0.15)),
+        ({"prior_tau": 0.3}, (0.15, 0.45)),
+        ({"prior_tau": "literal"}, (0.2, 0.6)),  # 2/D is 0.4 here
+        ({"tau_lower": 0.01}, (0.01, 0.15)),
+        ({"prior_tau": 0.3, "tau_upper": 0.2}, (0.15, 0.2)),
+        ({"temperature": "scheduled"}, (0.1, 1.0)),
+        ({"temperature": "scheduled", "tau_upper": 0.5}, (0.1, 0.5)),
+    ],
+)
+def test_the_range_of_tau_follows_from_its_prior(given, expected):
+    settings = SimCLRSettings(**{"temperature": "adaptive", "projector": (8, 5)} | given)
+    assert settings.tau_range == pytest.approx(expected)
+    made = settings.make_temperature()
+    if settings.temperature == "adaptive":
+        assert (made.eta, made.eta + made.iota) == pytest.approx(expected)
+    else:
+        assert (made.tau_min, made.tau_max) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "lower", "upper", "scale"),
+    [("moco", 0.1, 0.3, 2.0), ("simsiam", 0.5, 1.5, 2.0), ("barlow", 0.5, 1.5, 1.0)],
+)
+def test_methods_have_a_prior_of_their_own(name, lower, upper, scale):
+    temperature = make(name, temperature="adaptive").loss.temperature
+    assert (temperature.eta, temperature.eta + temperature.iota) == pytest.approx((lower, upper))
+    assert temperature.phi_scale == scale
 
 
 def test_moco_keys_enter_the_queue_after_the_step_in_order():

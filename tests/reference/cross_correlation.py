@@ -2,7 +2,7 @@
 
 import math
 
-from reference.temperature import Item, dot, omega, phi, sigma, unit
+from reference.temperature import Item, centred, dot, omega, phi, sigma, unit
 
 
 def standardised(column, eps=1e-5):
@@ -20,23 +20,31 @@ def columns(batch, c):
     return [[item.z[c][channel] for item in batch] for channel in range(len(batch[0].z[c]))]
 
 
-def phi_on_samples(layers, eta, iota):
-    """τ_lm from the correlation of φ's channels l and m over the batch."""
+def phi_on_samples(layers, eta, iota, scale=None):
+    """τ_lm from ρ times the correlation of φ's channels l and m over the batch."""
+    rho = 1.0 if scale is None else scale
 
     def tau(sign, c, batch0, batch1, l, m):
         phi0 = [Item([phi(layers, unit(item.z[c]))]) for item in batch0]
         phi1 = [Item([phi(layers, unit(item.z[c]))]) for item in batch1]
-        return sigma(correlation(columns(phi0, 0)[l], columns(phi1, 0)[m], eps=1e-10), eta, iota)
+        r = rho * correlation(columns(phi0, 0)[l], columns(phi1, 0)[m], eps=1e-10)
+        return sigma(r, eta, iota)
 
     return tau
 
 
-def phi_on_channels(layers, eta, iota):
-    """The print: φ acts on the N-vector z_l:."""
+def phi_on_channels(layers, eta, iota, scale=None):
+    """The print: φ acts on the N-vector z_l:; with a scale ρ it is centred over channels."""
+
+    def key(batch, c, channel):
+        return phi(layers, unit(standardised(columns(batch, c)[channel])))
 
     def tau(sign, c, batch0, batch1, l, m):
-        a = phi(layers, unit(standardised(columns(batch0, c)[l])))
-        b = phi(layers, unit(standardised(columns(batch1, c)[m])))
+        a, b = key(batch0, c, l), key(batch1, c, m)
+        if scale is not None:
+            width = range(len(columns(batch0, c)))
+            a = centred(a, [key(batch0, c, channel) for channel in width], scale)
+            b = centred(b, [key(batch1, c, channel) for channel in width], scale)
         return sigma(dot(a, b), eta, iota)
 
     return tau

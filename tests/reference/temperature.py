@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 @dataclass
 class Item:
-    """One image's projections: z[c] is the vector of head c, score[c] TaU's extra output."""
+    """One image's projections: z[c] is the vector of head c, score[c] TaU's extra output.
+
+    `batch` is all items that came with it, itself among them.
+    """
 
     z: list[list[float]]
     score: list[float] | None = None
+    batch: "list[Item] | None" = None
 
 
 def dot(a, b):
@@ -49,6 +53,13 @@ def phi(layers, a):
     return a
 
 
+def centred(a, batch, scale, eps=1e-8):
+    """a less the mean of its batch, brought to length √ρ."""
+    mean = [sum(column) / len(batch) for column in zip(*batch, strict=True)]
+    a = [x - m for x, m in zip(a, mean, strict=True)]
+    return [math.sqrt(scale) * x / math.sqrt(dot(a, a) + eps) for x in a]
+
+
 def sigma(r, eta, iota):
     """σ(r) = ι / (1 + exp(r)) + η."""
     return iota / (1.0 + math.exp(r)) + eta
@@ -59,14 +70,18 @@ def omega(tau, prior_tau):
     return math.log(tau) / prior_tau + 1.0 / tau
 
 
-def adaptive(layers, eta, iota, raw=False):
-    """τ = σ(⟨φ(z), φ(z')⟩), head by head."""
+def adaptive(layers, eta, iota, scale=None, raw=False):
+    """τ = σ(⟨φ(z), φ(z')⟩), head by head; with a scale ρ φ is centred."""
+
+    def key(c, item):
+        return phi(layers, item.z[c] if raw else unit(item.z[c]))
 
     def tau(sign, c, anchor, other):
-        a, b = anchor.z[c], other.z[c]
-        if not raw:
-            a, b = unit(a), unit(b)
-        return sigma(dot(phi(layers, a), phi(layers, b)), eta, iota)
+        a, b = key(c, anchor), key(c, other)
+        if scale is not None:
+            a = centred(a, [key(c, item) for item in anchor.batch], scale)
+            b = centred(b, [key(c, item) for item in other.batch], scale)
+        return sigma(dot(a, b), eta, iota)
 
     return tau
 

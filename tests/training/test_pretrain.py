@@ -174,7 +174,7 @@ def test_two_processes_give_the_curve_of_one(tmp_path, method):
     assert two == pytest.approx(one, rel=1e-4)
     a, b = (load_file(tmp_path / run / "backbone.safetensors") for run in ("one", "two"))
     for name in a:
-        torch.testing.assert_close(b[name], a[name], rtol=0, atol=1e-4)
+        torch.testing.assert_close(b[name], a[name], rtol=0, atol=2e-4)
 
 
 @pytest.mark.parametrize("method", MASKED)

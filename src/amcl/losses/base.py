@@ -9,6 +9,7 @@ from torch import nn
 from amcl.functional import all_pairs, literal_prior_tau, unit
 from amcl.settings import choose, finite_number, positive_number, whole_number
 from amcl.temperature import Temperature
+from amcl.temperature.adaptive import PRIOR_FIX
 
 HeadReduction = Literal["mean", "sum"]
 PriorTau = float | Literal["literal"]
@@ -56,8 +57,7 @@ class HeadLoss(nn.Module):
             )
         finite_number("beta", beta, "0 switches Ω off")
         if prior_tau != "literal":
-            fix = "it is the temperature you believe in, or 'literal' for the print's 2/D"
-            positive_number("prior_tau", prior_tau, fix)
+            positive_number("prior_tau", prior_tau, PRIOR_FIX)
         choose("head_reduction", head_reduction, ("mean", "sum"))
         self.num_heads, self.temperature = num_heads, temperature
         self.beta, self.prior_tau = float(beta), prior_tau

@@ -10,7 +10,7 @@ from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
-from amcl.temperature import AdaptiveTemperature, Temperature
+from amcl.temperature import AdaptiveTemperature, Temperature, range_around
 
 Form = Literal["softmax", "top_k", "top_k_softmax", "max"]
 
@@ -192,8 +192,8 @@ class AMCLLoss(ContrastiveLoss):
     """The drop-in: InfoNCE over C heads with a learned temperature for each pair in each head.
 
     A `ContrastiveLoss` with an `AdaptiveTemperature` and the settings that hold it up: Ω with its
-    minimum at τ₀ = 0.1, β = 0.1, τ in (0.05, 1.05), the mean over heads. φ is part of the loss:
-    give `loss.parameters()` to the optimiser too. `settings` are those of `ContrastiveLoss`.
+    minimum at τ₀ = 0.1, β = 0.1, τ between τ₀/2 and 3τ₀/2, the mean over heads. φ is part of the
+    loss: give `loss.parameters()` to the optimiser too. `settings` are those of `ContrastiveLoss`.
 
     >>> z0, z1 = torch.randn(2, 3, 16, 128)
     >>> loss = AMCLLoss(num_heads=3, dim=128)(z0, z1)
@@ -214,6 +214,8 @@ class AMCLLoss(ContrastiveLoss):
         prior_tau: PriorTau = 0.1,
         **settings: Any,
     ) -> None:
+        if eta is iota is lower is upper is None:
+            lower, upper = range_around(prior_tau, dim)
         temperature = AdaptiveTemperature(dim, eta=eta, iota=iota, lower=lower, upper=upper)
         super().__init__(num_heads, temperature, beta=beta, prior_tau=prior_tau, **settings)
 

@@ -172,7 +172,7 @@ class LossStats:
         return found or self._advice_on_phi()
 
     def _advice_on_phi(self) -> list[str]:
-        """φ = 0 is a saddle of ⟨φ(z), φ(z')⟩: where training leads there, it does not lead away."""
+        """φ = 0 is a saddle of a plain φ: training that leads there ends there."""
         signs = [stats for stats in (self.positive, self.negative) if stats is not None]
         adapts = all(stats.at_lower is not None for stats in signs)
         if not adapts or any((s.tau_std > _ALIKE * s.tau).any().item() for s in signs):
@@ -180,5 +180,5 @@ class LossStats:
         return [
             f"every pair has the same temperature, {self.positive.tau.mean().item():.3g}: φ has "
             "shrunk to 0, which happens where the loss asks for temperatures above the middle of "
-            "their range. Raise iota (the upper bound), or use a constant temperature."
+            "their range. Use phi_output='centred', or a constant temperature."
         ]

@@ -18,9 +18,8 @@ class BarlowTwinsSettings(HeadSettings):
     name: ClassVar[str] = "barlow"
 
     tau: float = 1.0
-    tau_lower: float = 0.5
-    tau_upper: float = 1.5
     prior_tau: float = 1.0
+    phi_scale: float = 1.0
     projector: tuple[int, ...] = (2048, 2048, 2048)
     projector_norm: bool = True
     lam: float = 5e-3

@@ -20,7 +20,9 @@ from amcl.temperature import (
     SplitTemperature,
     Temperature,
     UncertaintyTemperature,
+    range_around,
 )
+from amcl.temperature.adaptive import PhiOutput
 
 Scheme = Literal[
     "constant",
@@ -45,10 +47,10 @@ class HeadSettings(MethodSettings):
     """How each pair gets its temperature; adaptive is AMCL's."""
     tau: float = 0.1
     """A constant temperature; where a learnable one starts; the scale of uncertainty (TaU)."""
-    tau_lower: float = 0.05
-    """η: adaptive temperatures stay above it; the least of a scheduled one."""
-    tau_upper: float = 1.05
-    """η + ι: adaptive temperatures stay below it; the greatest of a scheduled one."""
+    tau_lower: float | None = None
+    """η: adaptive temperatures stay above it; none: τ₀/2. Scheduled: the least; none: 0.1."""
+    tau_upper: float | None = None
+    """η + ι: adaptive temperatures stay below it; none: 3τ₀/2. Scheduled: the greatest; none: 1."""
     tau_period: float = 400.0
     """Epochs in which a scheduled temperature (TS) comes back."""
     beta: float = 0.1
@@ -59,6 +61,10 @@ class HeadSettings(MethodSettings):
     """Layers of φ."""
     phi_input: Literal["unit", "raw"] = "unit"
     """φ reads projections of unit length, or as they are."""
+    phi_output: PhiOutput = "centred"
+    """centred: ⟨φ(z), φ(z')⟩ is ρ times a correlation, around 0; plain: φ as its layer gives it."""
+    phi_scale: float = 2.0
+    """ρ, the greatest ⟨φ(z), φ(z')⟩ of a centred φ."""
     head_reduction: HeadReduction = "mean"
     """The loss over heads: their mean keeps the learning rate of one head; the print sums."""
     projector: tuple[int, ...] = (512, 128)
@@ -85,6 +91,17 @@ class HeadSettings(MethodSettings):
         """D, the width of a projection."""
         return self.projector[-1]
 
+    @property
+    def tau_range(self) -> tuple[float, float]:
+        """The range of τ: what is given, and else what follows from τ₀ or TS's own."""
+        if self.temperature == "scheduled":
+            lower, upper = 0.1, 1.0
+        else:
+            lower, upper = range_around(self.prior_tau, self.dim)
+        lower = lower if self.tau_lower is None else self.tau_lower
+        upper = upper if self.tau_upper is None else self.tau_upper
+        return lower, upper
+
     def make_temperature(self, dim: int | None = None) -> Temperature:
         """The temperature scheme these settings ask for."""
         if self.temperature == "uncertainty":
@@ -92,16 +109,19 @@ class HeadSettings(MethodSettings):
         if self.temperature == "learnable":
             return LearnableTemperature(self.tau, upper=max(1.0, self.tau))
         if self.temperature == "scheduled":
-            return ScheduledTemperature(self.tau_lower, self.tau_upper, self.tau_period)
+            return ScheduledTemperature(*self.tau_range, self.tau_period)
         constant = ConstantTemperature(self.tau)
         if self.temperature == "constant":
             return constant
+        lower, upper = self.tau_range
         adaptive = AdaptiveTemperature(
             dim or self.dim,
-            lower=self.tau_lower,
-            upper=self.tau_upper,
+            lower=lower,
+            upper=upper,
             phi_depth=self.phi_depth,
             phi_input=self.phi_input,
+            phi_output=self.phi_output,
+            phi_scale=self.phi_scale,
         )
         if self.temperature == "first-head":
             return FirstHeadTemperature(adaptive)

@@ -24,8 +24,6 @@ class SimSiamSettings(HeadSettings):
     name: ClassVar[str] = "simsiam"
 
     tau: float = 1.0
-    tau_lower: float = 0.5
-    tau_upper: float = 1.5
     prior_tau: float = 1.0
     beta: float = 3.0
     projector: tuple[int, ...] = (2048, 2048)

@@ -159,11 +159,11 @@ def _start(config: Config) -> list[tuple[str, Any]]:
 
 
 def _temperature(method: HeadSettings) -> str:
+    between = "from {:g} to {:g}".format(*method.tau_range)
     if method.temperature in ADAPTIVE:
-        between = f"from {method.tau_lower:g} to {method.tau_upper:g}"
         return f"{method.temperature}, {between}, β = {method.beta:g}"
     if method.temperature == "scheduled":
-        return f"scheduled, from {method.tau_lower:g} to {method.tau_upper:g}"
+        return f"scheduled, {between}"
     return f"{method.temperature}, {method.tau:g}"
 
 

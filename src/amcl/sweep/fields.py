@@ -56,11 +56,12 @@ def value_of(config: Config, name: str) -> Any:
     """The value of a field.
 
     >>> round(value_of(Config(), "iota"), 3)
-    1.0
+    0.1
     """
     if name in _RANGE:
         method: Any = config.method
-        return method.tau_lower if name == "eta" else method.tau_upper - method.tau_lower
+        lower, upper = method.tau_range
+        return lower if name == "eta" else round(upper - lower, 12)
     return getattr(getattr(config, _names(config)[name]), name)
 
 
@@ -88,13 +89,13 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
 
     >>> changed = with_values(Config(), {"eta": 0.2, "epochs": 5})
     >>> changed.method.tau_lower, changed.method.tau_upper, changed.run.epochs
-    (0.2, 1.2, 5)
+    (0.2, 0.3, 5)
     """
     values = dict(values)
     one_spelling(values)
     if any(name in values for name in _RANGE):
         eta, iota = (values.pop(name, value_of(config, name)) for name in _RANGE)
-        values |= {"tau_lower": eta, "tau_upper": eta + iota}
+        values |= {"tau_lower": eta, "tau_upper": round(eta + iota, 12)}
     if values.get("form", "top_k") not in _TOP_K:
         values.setdefault("top_k", None)  # whatever the configuration had for another form
     sections: dict[str, Values] = {}
@@ -134,7 +135,7 @@ def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
     scheme: str = values.get("temperature", method.temperature)
     if name in ("eta", "iota", "tau_lower", "tau_upper"):
         return scheme in ADAPTIVE or scheme == "scheduled"
-    if name in ("beta", "prior_tau", "phi_depth", "phi_input"):
+    if name in ("beta", "prior_tau", "phi_depth", "phi_input", "phi_output", "phi_scale"):
         return scheme in ADAPTIVE
     if name == "tau_period":
         return scheme == "scheduled"

@@ -1,5 +1,6 @@
 """The paper's pair-adaptive temperature, and its form copied from the first head."""
 
+import math
 import warnings
 from typing import Literal
 
@@ -8,23 +9,44 @@ from torch import nn
 from torch.nn.functional import linear
 
 from amcl import functional as F
+from amcl.distributed import gather
 from amcl.settings import choose, positive_number, whole_number
 from amcl.temperature.base import Pairing, Temperature
 
 _KEY_EPS = 1e-10  # φ of unit vectors has channels of variance about 1/(3D): eps must be far below
+_LENGTH_EPS = 1e-8  # φ's squared length is about 1/3; this bounds gradients where all are alike
 _USES_BEFORE_WARNING = 500  # a loss uses φ two or three times a step
 
+PhiOutput = Literal["centred", "plain"]
+PRIOR_FIX = "it is the temperature you believe in, or 'literal' for the print's 2/D"
 _FLOOR_FIX = "the floor of τ keeps it from 0; 0.05 to 0.2 trains well"
+
+
+def range_around(prior_tau: float | Literal["literal"], dim: int) -> tuple[float, float]:
+    """(lower, upper) of τ where nothing else is said: half of τ₀ to either side of it.
+
+    >>> range_around(0.2, dim=128)
+    (0.1, 0.3)
+    """
+    if prior_tau == "literal":
+        prior_tau = F.literal_prior_tau(dim)
+    prior = positive_number("prior_tau", prior_tau, PRIOR_FIX)
+    return prior / 2, round(1.5 * prior, 12)
 
 
 class AdaptiveTemperature(Temperature):
     """τ = σ(⟨φ(z), φ(z')⟩) with σ(r) = ι/(1 + exp(r)) + η: a temperature for each pair and head.
 
     φ is shared by all heads and trained by the loss: give `parameters()` of the loss to the
-    optimiser. It is one linear layer on L2-normalised z; the paper says neither its depth nor its
-    input. Raw z saturates σ, so `phi_input="raw"` is there to study that, not for use.
+    optimiser. It is one linear layer on L2-normalised z; the paper says neither its depth, its
+    input nor its scale. Its output is "centred" on its mean over the batch, of all processes, and
+    brought to length √ρ (`phi_scale`): r is ρ times a correlation, about 0 for pairs as alike as
+    most, so that temperatures stay around the middle of their range and differ. "plain" takes the
+    layer's output as it is, as the print reads: φ then may shrink to 0, where all pairs have one
+    temperature, or grow until most lie at a bound. Raw z saturates σ: `phi_input="raw"` is there
+    to study that, not for use.
 
-    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι).
+    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι); none: (0.05, 0.15).
     """
 
     def __init__(
@@ -37,13 +59,17 @@ class AdaptiveTemperature(Temperature):
         upper: float | None = None,
         phi_depth: int = 1,
         phi_input: Literal["unit", "raw"] = "unit",
+        phi_output: PhiOutput = "centred",
+        phi_scale: float = 2.0,
     ) -> None:
         super().__init__()
         self.dim = whole_number("dim", dim, "it is the width D of the projections")
         self.eta, self.iota = _range(eta, iota, lower, upper)
         whole_number("phi_depth", phi_depth)
         choose("phi_input", phi_input, ("unit", "raw"))
-        self.phi_input = phi_input
+        choose("phi_output", phi_output, ("centred", "plain"))
+        positive_number("phi_scale", phi_scale, "it is ρ, the greatest r; 1 to 4 are usual")
+        self.phi_input, self.phi_output, self.phi_scale = phi_input, phi_output, phi_scale
         layers: list[nn.Module] = [nn.Linear(dim, dim)]
         for _ in range(phi_depth - 1):
             layers += [nn.ReLU(), nn.Linear(dim, dim)]
@@ -51,6 +77,28 @@ class AdaptiveTemperature(Temperature):
         self._uses, self._at_start = 0, torch.empty(0)
 
     def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+        x = self._layers(z)
+        if self.phi_output == "plain":
+            return x
+        x = x - gather(x).mean(1, keepdim=True)
+        length = (x.square().sum(-1, keepdim=True) + _LENGTH_EPS).sqrt()
+        return x * (math.sqrt(self.phi_scale) / length)
+
+    def channel_keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
+    ) -> torch.Tensor:
+        """Keys of channels, so that r_lm is ρ times the batch correlation of φ's channels, or it.
+
+        `literal` is the print (text under Eq. 2.3): φ acts on the N values of a channel, so it
+        depends on the batch size (`dim` = N) and on the order of the batch.
+        """
+        if literal:
+            return self.keys(F.channels(z))
+        keys = F.channels(self._layers(z), eps=_KEY_EPS)
+        return keys if self.phi_output == "plain" else keys * math.sqrt(self.phi_scale)
+
+    def _layers(self, z: torch.Tensor) -> torch.Tensor:
+        """φ before it is centred."""
         if z.shape[-1] != self.dim:
             raise ValueError(
                 f"φ was made for vectors of width dim={self.dim}, but these are {z.shape[-1]} "
@@ -66,31 +114,27 @@ class AdaptiveTemperature(Temperature):
                 x = layer(x)
         return x
 
-    def channel_keys(
-        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
-    ) -> torch.Tensor:
-        """Keys of channels, so that r_lm is the batch correlation of φ's channels.
-
-        `literal` is the print (text under Eq. 2.3): φ acts on the N values of a channel, so it
-        depends on the batch size (`dim` = N) and on the order of the batch.
-        """
-        return self.keys(F.channels(z)) if literal else F.channels(self.keys(z), eps=_KEY_EPS)
-
     def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:
         return F.sigma(pairing(anchor, other), self.eta, self.iota)
 
     def bounds(self) -> tuple[float, float]:
-        return self.eta, self.eta + self.iota
+        """What τ can reach: with r in [−ρ, ρ] not all of its range, 76 % of it at ρ = 2."""
+        if self.phi_output == "plain":
+            return self.eta, self.eta + self.iota
+        return self._reached(self.phi_scale)
 
     def channel_bounds(self, literal: bool = False) -> tuple[float, float]:
-        """A correlation r lies in [−1, 1], so τ reaches the middle 46 % of its range."""
         if literal:
             return self.bounds()
-        lowest, highest = F.sigma(torch.tensor([1.0, -1.0]), self.eta, self.iota).tolist()
+        return self._reached(1.0 if self.phi_output == "plain" else self.phi_scale)
+
+    def _reached(self, scale: float) -> tuple[float, float]:
+        lowest, highest = F.sigma(torch.tensor([scale, -scale]), self.eta, self.iota).tolist()
         return lowest, highest
 
     def extra_repr(self) -> str:
-        return f"eta={self.eta:.4g}, iota={self.iota:.4g}, phi_input={self.phi_input!r}"
+        said = f"eta={self.eta:.4g}, iota={self.iota:.4g}, phi_input={self.phi_input!r}"
+        return f"{said}, phi_output={self.phi_output!r}, phi_scale={self.phi_scale:.4g}"
 
     def _warn_if_phi_stands_still(self) -> None:
         """Say so when many training steps have gone by and no optimiser has touched φ."""
@@ -143,7 +187,7 @@ class FirstHeadTemperature(Temperature):
 def _range(
     eta: float | None, iota: float | None, lower: float | None, upper: float | None
 ) -> tuple[float, float]:
-    """(η, ι) from either spelling; 0.05 and 1 when neither is given."""
+    """(η, ι) from either spelling; 0.05 and 0.1 when neither is given."""
     if (lower is not None or upper is not None) and (eta is not None or iota is not None):
         raise ValueError(
             f"give the range of τ as (eta, iota) or as (lower, upper), not both: got eta={eta}, "
@@ -157,5 +201,5 @@ def _range(
             raise ValueError(f"need both, lower < upper: got lower={lower}, upper={upper}.")
         eta, iota = lower, upper - lower
     eta = 0.05 if eta is None else eta
-    iota = 1.0 if iota is None else iota
+    iota = 0.1 if iota is None else iota
     return positive_number("eta", eta, _FLOOR_FIX), positive_number("iota", iota)
