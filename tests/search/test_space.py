@@ -238,7 +238,11 @@ ERRORS = [
     (["batch_size=0:8"], "batch_size=0:8: batch_size must be a whole number"),
     (["accumulate=1:3"], "accumulate=1:3: batch_size=512 does not divide into accumulate=3"),
     (["backbone=resnet18,resnet19"], "there is no timm model called 'resnet19'"),
-    (["top_k=5:20"], "top_k has no effect with temperature=adaptive and form=softmax: leave it"),
+    (["top_k=5:20"], "top_k has no effect with temperature=adaptive, form=softmax, .*: leave it"),
+    (
+        ["phi_scale=1:4", "phi_output=plain"],
+        "phi_scale has no effect with .*phi_output=plain: leave",
+    ),
     (["top_k=5:20", "form=softmax,max"], "top_k has no effect with .*form=softmax,max"),
     (["tau=0.1:1"], "tau has no effect with temperature=adaptive"),
     (["tau_period=1:9"], "tau_period has no effect with temperature=adaptive"),

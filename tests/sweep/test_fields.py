@@ -170,6 +170,8 @@ def test_effects_hang_on_the_other_values():
     assert effective(Config(), adaptive) == {"temperature": "adaptive", "beta": 1.0, "seed": 1}
     constant = {**adaptive, "temperature": "constant"}
     assert effective(Config(), constant) == {"temperature": "constant", "tau": 0.2, "seed": 1}
+    plain = {"temperature": "adaptive", "phi_output": "plain"}
+    assert effective(Config(), {**plain, "phi_scale": 3.0}) == plain
     mae = recipes.default("builtin", "mae")
     assert effective(mae, {"mask_ratio": 0.5}) == {"mask_ratio": 0.5}
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PAPER = "paper"
 _WIDE = ("imagenet", "tinyimagenet")  # η, ι up to 5 there, up to 2 elsewhere
 _MOST = 256  # κ: the paper's curve ends before that
-_FIRST = ("temperature", "form")  # whether others have an effect hangs on them
+_FIRST = ("temperature", "form", "phi_output")  # whether others have an effect hangs on them
 _LINKED = (*_FIRST, "top_k", "tau_lower", "tau_upper", "batch_size", "accumulate", "queue")
 _JUDGES = (
     *("seed", "data", "data_root", "labels", "probe", "validation", "probe_every", "knn_k"),
@@ -194,7 +194,7 @@ def _check(config: Config, space: Space) -> None:
     for name in sorted(space, key=lambda name: name not in _LINKED):
         if not _matters(config, space, name):
             fixed = {first: space.get(first, getattr(config.method, first, "")) for first in _FIRST}
-            said = " and ".join(f"{first}={value}" for first, value in fixed.items() if value)
+            said = ", ".join(f"{first}={value}" for first, value in fixed.items() if value)
             raise ValueError(
                 f"{name} has no effect with {said}: leave it out of the space, or search for those "
                 "too."

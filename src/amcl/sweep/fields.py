@@ -136,7 +136,8 @@ def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
     if name in ("eta", "iota", "tau_lower", "tau_upper"):
         return scheme in ADAPTIVE or scheme == "scheduled"
     if name in ("beta", "prior_tau", "phi_depth", "phi_input", "phi_output", "phi_scale"):
-        return scheme in ADAPTIVE
+        plain = values.get("phi_output", method.phi_output) == "plain"
+        return scheme in ADAPTIVE and not (name == "phi_scale" and plain)
     if name == "tau_period":
         return scheme == "scheduled"
     if name == "tau":
