@@ -24,6 +24,13 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "evidence"
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+SUMMARY = "summary"
+METHODS = {
+    "simclr": "SimCLR",
+    "moco": "MoCo",
+    "simsiam": "SimSiam",
+    "barlow": "Barlow Twins",
+}
 _WATCHED = ("s", "tau", "tau_std", "at_lower", "at_upper")
 
 
@@ -35,6 +42,8 @@ class Study:
     told: str
     options: str
     """What is not of the protocol: the method, and its network."""
+    protocol: str
+    """The options that all studies of a set of images share."""
     grid: list[str]
     protocols: tuple[str, ...] = ()
     """What judges the runs at their end; none: their last probe."""
@@ -42,9 +51,10 @@ class Study:
     compared: dict[str, str] = field(default_factory=dict)
     """Values of the row that all others are compared with."""
 
-    def command(self, protocol: str) -> str:
+    @property
+    def command(self) -> str:
         """The sweep as it is typed."""
-        words = [self.options, protocol, "--grid", *map(shlex.quote, self.grid)]
+        words = [self.options, self.protocol, "--grid", *map(shlex.quote, self.grid)]
         if self.protocols:
             words += ["--protocols", *self.protocols, "--split", self.split]
         return " ".join(["amcl sweep", *words, f"--out sweeps/{self.name}"])
@@ -62,17 +72,19 @@ class Study:
         return FOLDER / f"{self.name}.json"
 
 
-def studies() -> tuple[str, dict[str, Study]]:
-    """The options of the protocol, and every study by its name."""
+def studies() -> dict[str, Study]:
+    """Every study by its name."""
     read = tomllib.loads((FOLDER / "studies.toml").read_text(encoding="utf-8"))
     found = {}
     for name, said in read["study"].items():
         network = read["networks"][said.pop("network")]
-        found[name] = Study(name=name, **said | {"options": f"{said['options']} {network}"})
-    return " ".join(read["protocol"].split()), found
+        protocol = " ".join(read["images"][said.pop("images", "cifar10")].split())
+        said |= {"options": f"{said['options']} {network}", "protocol": protocol}
+        found[name] = Study(name=name, **said)
+    return found
 
 
-def keep(study: Study, command: str, sweep: Path) -> int:
+def keep(study: Study, sweep: Path) -> int:
     """Write down what the runs of a sweep came to that have ended well; how many they are."""
     from amcl.sweep.folder import SweepFolder
     from amcl.sweep.table import BAD
@@ -87,7 +99,7 @@ def keep(study: Study, command: str, sweep: Path) -> int:
             metrics = {name: round(value, 5) for name, value in finding.metrics.items()}
             told = {"values": finding.values, "ending": finding.ending, "metrics": metrics}
             runs.append(told | course(folder.run(point.name)))
-    text = json.dumps({"command": command, "runs": runs}, indent=1, ensure_ascii=False)
+    text = json.dumps({"command": study.command, "runs": runs}, indent=1, ensure_ascii=False)
     study.kept.write_text(text + "\n", encoding="utf-8")
     return len(runs)
 
@@ -132,43 +144,91 @@ def gain(ours: dict[str, float], theirs: dict[str, float]) -> str:
     return mean if len(pairs) == 1 else f"{mean} ± {100 * statistics.stdev(pairs):.1f}"
 
 
-def table(study: Study) -> str:
-    """The runs of a study by what they differ in, in Markdown."""
-    runs = json.loads(study.kept.read_text(encoding="utf-8"))["runs"]
-    rows: dict[tuple[tuple[str, str], ...], dict[str, dict[str, Any]]] = {}
-    for run in runs:
+Values = tuple[tuple[str, str], ...]
+OfSeeds = dict[str, dict[str, Any]]
+
+
+def rows_of(study: Study) -> dict[Values, OfSeeds]:
+    """What is kept of a study: runs by seed, by what they differ in otherwise."""
+    rows: dict[Values, OfSeeds] = {}
+    for run in json.loads(study.kept.read_text(encoding="utf-8"))["runs"]:
         values = tuple((n, v) for n, v in run["values"].items() if n != "seed")
         rows.setdefault(values, {})[run["values"].get("seed", "0")] = run
+    return rows
+
+
+def metric(runs: OfSeeds, name: str) -> dict[str, float]:
+    """A metric of runs by seed."""
+    return {seed: run["metrics"][name] for seed, run in runs.items()}
+
+
+def table(study: Study) -> str:
+    """The runs of a study by what they differ in, in Markdown."""
+    rows = rows_of(study)
     axes = list(dict.fromkeys(name for row in rows for name, _ in row))
     reference = next((r for v, r in rows.items() if dict(v) == study.compared), None)
     header = [*axes, "seeds"]
     for told in study.shown.values():
         header += [told, "gain"] if reference is not None else [told]
-    lines = [header, ["---"] * len(header)]
+    lines = [header]
     for values, of_seeds in rows.items():
         cells = [dict(values).get(axis, "–") for axis in axes] + [str(len(of_seeds))]
         for name in study.shown:
-            found = {seed: run["metrics"][name] for seed, run in of_seeds.items()}
+            found = metric(of_seeds, name)
             cells.append(spread(list(found.values())))
             if reference is not None:
-                held = {seed: run["metrics"][name] for seed, run in reference.items()}
-                cells.append("" if of_seeds is reference else gain(found, held))
+                cells.append("" if of_seeds is reference else gain(found, metric(reference, name)))
         lines.append(cells)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown(lines)
 
 
-def block(study: Study, protocol: str) -> str:
+def summary(known: dict[str, Study]) -> str:
+    """The methods side by side: tuned baseline, with AMCL, gain, and the time of a step."""
+    lines = [["", "tuned baseline", "+ AMCL", "gain", "time of a step"]]
+    for name, told in METHODS.items():
+        study = known[name]
+        base, ours = pair_of(study)
+        slower = speed(base) / speed(ours)
+        for measure, called in study.shown.items():
+            theirs, found = metric(base, measure), metric(ours, measure)
+            cells = [spread(list(theirs.values())), spread(list(found.values()))]
+            cells += [gain(found, theirs), f"× {slower:.2f}"]
+            lines.append([f"{told}, {called}", *cells])
+    return markdown(lines)
+
+
+def pair_of(study: Study) -> tuple[OfSeeds, OfSeeds]:
+    """The runs of the baseline, and those it is compared with."""
+    rows = rows_of(study)
+    base = next(runs for values, runs in rows.items() if dict(values) == study.compared)
+    (ours,) = (runs for runs in rows.values() if runs is not base)
+    return base, ours
+
+
+def speed(runs: OfSeeds) -> float:
+    """Images a second: the median over seeds."""
+    return statistics.median(run["images_per_second"] for run in runs.values())
+
+
+def markdown(lines: list[list[str]]) -> str:
+    """A table whose first line is its header."""
+    rule = ["---"] * len(lines[0])
+    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
+
+
+def block(study: Study) -> str:
     """A table with its command, as it stands in the page."""
-    return f"{study.told}\n\n{table(study)}\n\n```\n{study.command(protocol)}\n```"
+    return f"{study.told}\n\n{table(study)}\n\n```\n{study.command}\n```"
 
 
 def page(text: str) -> str:
     """The page with every block between its marks made anew."""
-    protocol, all_studies = studies()
+    known = studies()
 
     def made(mark: re.Match[str]) -> str:
-        study = all_studies[mark["name"]]
-        return f"<!-- {study.name} -->\n{block(study, protocol)}\n<!-- end -->"
+        name = mark["name"]
+        shown = summary(known) if name == SUMMARY else block(known[name])
+        return f"<!-- {name} -->\n{shown}\n<!-- end -->"
 
     return re.sub(r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- end -->", made, text, flags=re.DOTALL)
 
@@ -182,7 +242,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="studies; none with run or keep: all")
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     args = parser.parse_args()
-    protocol, known = studies()
+    known = studies()
     if unknown := [name for name in args.names if name not in known]:
         sys.exit(f"there is no study {', '.join(unknown)}: there are {', '.join(known)}.")
     chosen = [known[name] for name in args.names or known]
@@ -190,14 +250,13 @@ def main() -> None:
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
         return
     for study in chosen:
-        command = study.command(protocol)
         if args.what == "list":
-            print(f"{study.name}: {study.told}\n  {command}\n")
+            print(f"{study.name}: {study.told}\n  {study.command}\n")
             continue
         if args.what == "run":
-            words = [sys.executable, "-m", *shlex.split(command), "--jobs", str(args.jobs)]
+            words = [sys.executable, "-m", *shlex.split(study.command), "--jobs", str(args.jobs)]
             subprocess.run(words, check=True)
-        print(f"{study.name}: {keep(study, command, Path('sweeps') / study.name)} runs are kept")
+        print(f"{study.name}: {keep(study, Path('sweeps') / study.name)} runs are kept")
 
 
 if __name__ == "__main__":

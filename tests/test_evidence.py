@@ -33,13 +33,13 @@ def test_a_table_in_the_page_is_made_anew(evidence):
 
 def test_all_that_is_kept_is_of_a_study_and_in_the_page(evidence):
     text = evidence.PAGE.read_text(encoding="utf-8")
-    protocol, studies = evidence.studies()
+    studies = evidence.studies()
     kept = sorted(path.stem for path in evidence.FOLDER.glob("*.json"))
     assert kept
     for name in kept:
         assert f"<!-- {name} -->" in text
         held = json.loads(studies[name].kept.read_text(encoding="utf-8"))
-        assert held["command"] == studies[name].command(protocol)
+        assert held["command"] == studies[name].command
         for run in held["runs"]:
             assert run["ending"] == "complete"
             assert set(studies[name].shown) <= run["metrics"].keys()

@@ -192,6 +192,23 @@ def test_a_centred_phi_has_its_length_whatever_the_size_of_its_layer(factor):
     torch.testing.assert_close((keys * keys).sum(-1), torch.full((2, 5), 3.0), rtol=1e-3, atol=0.0)
 
 
+def test_phi_may_read_projections_without_shaping_them():
+    """The same τ, and the same gradient of φ, but none of z through τ."""
+    z0, z1 = torch.randn(2, 3, 6, 8, requires_grad=True).unbind()
+    found = {}
+    for passes in (True, False):
+        torch.manual_seed(0)
+        scheme = AdaptiveTemperature(8, phi_gradient=passes)
+        tau = scheme.tau(scheme.keys(z0), scheme.keys(z1), F.all_pairs)
+        weight = scheme.phi[0].weight
+        of_z, of_phi = torch.autograd.grad(tau.sum(), [z0, weight], allow_unused=True)
+        found[passes] = tau, of_z, of_phi
+    torch.testing.assert_close(found[True][0], found[False][0])
+    torch.testing.assert_close(found[True][2], found[False][2])
+    assert found[True][1].abs().max() > 0
+    assert found[False][1] is None
+
+
 def spread_and_mean(output, views, factor, bias):
     """Standard deviation and mean of τ⁻ where φ's layer is scaled and has this bias."""
     temperature = AdaptiveTemperature(8, phi_output=output)

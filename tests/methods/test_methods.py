@@ -394,6 +394,7 @@ def test_settings_reach_the_temperature_and_the_loss():
         prior_tau=0.25,
         phi_depth=2,
         phi_scale=3.0,
+        phi_gradient=False,
         form="top_k",
         top_k=3,
         positive_in_denominator=False,
@@ -401,6 +402,7 @@ def test_settings_reach_the_temperature_and_the_loss():
     loss = method.loss
     assert (loss.temperature.eta, loss.temperature.iota) == pytest.approx((0.2, 0.5))
     assert loss.temperature.phi_scale == 3.0
+    assert not loss.temperature.phi_gradient
     linears = [layer for layer in loss.temperature.phi if isinstance(layer, nn.Linear)]
     assert [layer.in_features for layer in linears] == [5, 5]
     assert (loss.beta, loss.prior_tau) == (0.3, 0.25)

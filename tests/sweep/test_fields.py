@@ -146,7 +146,7 @@ def test_what_has_no_effect_leaves_the_temperature_as_it_is(scheme):
     config = Config(method=SimCLRSettings(temperature=scheme))
     others = {"tau": 0.5, "tau_lower": 0.12, "tau_upper": 0.7, "tau_period": 3.0}
     others |= {"beta": 3.0, "phi_depth": 2, "phi_input": "raw", "phi_output": "plain"}
-    others |= {"phi_scale": 3.0, "eta": 0.3, "iota": 0.3}
+    others |= {"phi_scale": 3.0, "phi_gradient": False, "eta": 0.3, "iota": 0.3}
 
     def made(method):
         module = method.make_temperature()

@@ -65,6 +65,8 @@ class HeadSettings(MethodSettings):
     """centred: ⟨φ(z), φ(z')⟩ is ρ times a correlation, around 0; plain: φ as its layer gives it."""
     phi_scale: float = 2.0
     """ρ, the greatest ⟨φ(z), φ(z')⟩ of a centred φ."""
+    phi_gradient: bool = True
+    """The gradient of τ reaches the projections through φ; false: φ alone learns from it."""
     head_reduction: HeadReduction = "mean"
     """The loss over heads: their mean keeps the learning rate of one head; the print sums."""
     projector: tuple[int, ...] = (512, 128)
@@ -122,6 +124,7 @@ class HeadSettings(MethodSettings):
             phi_input=self.phi_input,
             phi_output=self.phi_output,
             phi_scale=self.phi_scale,
+            phi_gradient=self.phi_gradient,
         )
         if self.temperature == "first-head":
             return FirstHeadTemperature(adaptive)

@@ -135,7 +135,7 @@ def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
     scheme: str = values.get("temperature", method.temperature)
     if name in ("eta", "iota", "tau_lower", "tau_upper"):
         return scheme in ADAPTIVE or scheme == "scheduled"
-    if name in ("beta", "prior_tau", "phi_depth", "phi_input", "phi_output", "phi_scale"):
+    if name in ("beta", "prior_tau") or name.startswith("phi_"):
         plain = values.get("phi_output", method.phi_output) == "plain"
         return scheme in ADAPTIVE and not (name == "phi_scale" and plain)
     if name == "tau_period":

@@ -44,7 +44,8 @@ class AdaptiveTemperature(Temperature):
     most, so that temperatures stay around the middle of their range and differ. "plain" takes the
     layer's output as it is, as the print reads: φ then may shrink to 0, where all pairs have one
     temperature, or grow until most lie at a bound. Raw z saturates σ: `phi_input="raw"` is there
-    to study that, not for use.
+    to study that, not for use. With `phi_gradient=False` φ alone learns from τ: z is read and not
+    shaped by it.
 
     The range is given as (eta, iota) or as (lower, upper) = (η, η + ι); none: (0.05, 0.15).
     """
@@ -61,6 +62,7 @@ class AdaptiveTemperature(Temperature):
         phi_input: Literal["unit", "raw"] = "unit",
         phi_output: PhiOutput = "centred",
         phi_scale: float = 2.0,
+        phi_gradient: bool = True,
     ) -> None:
         super().__init__()
         self.dim = whole_number("dim", dim, "it is the width D of the projections")
@@ -70,6 +72,7 @@ class AdaptiveTemperature(Temperature):
         choose("phi_output", phi_output, ("centred", "plain"))
         positive_number("phi_scale", phi_scale, "it is ρ, the greatest r; 1 to 4 are usual")
         self.phi_input, self.phi_output, self.phi_scale = phi_input, phi_output, phi_scale
+        self.phi_gradient = phi_gradient
         layers: list[nn.Module] = [nn.Linear(dim, dim)]
         for _ in range(phi_depth - 1):
             layers += [nn.ReLU(), nn.Linear(dim, dim)]
@@ -106,6 +109,8 @@ class AdaptiveTemperature(Temperature):
             )
         if z.requires_grad:
             self._warn_if_phi_stands_still()
+        if not self.phi_gradient:
+            z = z.detach()
         x = F.unit(z) if self.phi_input == "unit" else z
         for layer in self.phi:
             if isinstance(layer, nn.Linear):  # in z's precision, whatever the module's
@@ -134,7 +139,8 @@ class AdaptiveTemperature(Temperature):
 
     def extra_repr(self) -> str:
         said = f"eta={self.eta:.4g}, iota={self.iota:.4g}, phi_input={self.phi_input!r}"
-        return f"{said}, phi_output={self.phi_output!r}, phi_scale={self.phi_scale:.4g}"
+        said += f", phi_output={self.phi_output!r}, phi_scale={self.phi_scale:.4g}"
+        return f"{said}, phi_gradient={self.phi_gradient}"
 
     def _warn_if_phi_stands_still(self) -> None:
         """Say so when many training steps have gone by and no optimiser has touched φ."""
