@@ -269,9 +269,15 @@ def test_the_demo_trains_a_method_as_published_and_with_amcl(tmp_path, monkeypat
     assert amcl.run == replace(base.run, init=init)
 
 
-def test_importing_the_losses_stays_light():
-    heavy = "('timm', 'torchvision', 'lightning_fabric', 'tyro', 'sklearn')"
-    code = f"import sys, amcl; print(*[m for m in {heavy} if m in sys.modules])"
+@pytest.mark.parametrize(
+    ("module", "heavy"),
+    [
+        ("amcl", ("timm", "torchvision", "lightning_fabric", "tyro", "sklearn")),
+        ("amcl.training", ("sklearn", "scipy", "matplotlib", "optuna")),
+    ],
+)
+def test_importing_loads_no_more_than_is_used(module, heavy):
+    code = f"import sys, {module}; print(*[m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
 

@@ -135,7 +135,7 @@ def test_other_warnings_are_passed_on(monkeypatch):
             warnings.warn("too few steps", ConvergenceWarning, stacklevel=1)
             return super().fit(x, y)
 
-    monkeypatch.setattr(module, "LogisticRegression", Warning_)
+    monkeypatch.setattr("sklearn.linear_model.LogisticRegression", Warning_)
     train_x, train_y, *_ = data()
     with pytest.warns(FutureWarning, match="something else") as caught:
         found = fit(train_x, train_y, 1.0)

@@ -5,10 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from amcl.evaluation.labelled import (
     check_grid,
@@ -77,6 +73,12 @@ def fit(
     >>> fit(x, y, cost=1.0).accuracy(x, y)
     1.0
     """
+    # Here, for whoever pre-trains needs none of it: it takes 90 MB.
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     if len(labels.unique()) < 2:
         raise ValueError(
             "logistic regression needs images of two classes or more, and all "

@@ -7,8 +7,6 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from scipy.special import stdtrit
-
 from amcl.evaluation.compare.groups import Group
 from amcl.evaluation.compare.parts import Part
 from amcl.evaluation.results import SHARES
@@ -63,6 +61,8 @@ class Difference:
     @property
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of Student's t for the mean; None for one seed."""
+        from scipy.special import stdtrit  # here: pre-training needs none of it
+
         if self.std is None:
             return None
         n = len(self.by_seed)
