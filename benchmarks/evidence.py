@@ -50,6 +50,8 @@ class Study:
     split: str = "validation"
     compared: dict[str, str] = field(default_factory=dict)
     """Values of the row that all others are compared with."""
+    baseline: str = ""
+    """Another study, of one row, that all rows are compared with."""
 
     @property
     def command(self) -> str:
@@ -166,7 +168,7 @@ def table(study: Study) -> str:
     """The runs of a study by what they differ in, in Markdown."""
     rows = rows_of(study)
     axes = list(dict.fromkeys(name for row in rows for name, _ in row))
-    reference = next((r for v, r in rows.items() if dict(v) == study.compared), None)
+    reference = reference_of(study)
     header = [*axes, "seeds"]
     for told in study.shown.values():
         header += [told, "gain"] if reference is not None else [told]
@@ -177,7 +179,8 @@ def table(study: Study) -> str:
             found = metric(of_seeds, name)
             cells.append(spread(list(found.values())))
             if reference is not None:
-                cells.append("" if of_seeds is reference else gain(found, metric(reference, name)))
+                same = of_seeds == reference
+                cells.append("" if same else gain(found, metric(reference, name)))
         lines.append(cells)
     return markdown(lines)
 
@@ -197,11 +200,20 @@ def summary(known: dict[str, Study]) -> str:
     return markdown(lines)
 
 
+def reference_of(study: Study) -> OfSeeds | None:
+    """The runs that those of a study are compared with."""
+    if study.baseline:
+        (runs,) = rows_of(studies()[study.baseline]).values()
+        return runs
+    return next((r for v, r in rows_of(study).items() if dict(v) == study.compared), None)
+
+
 def pair_of(study: Study) -> tuple[OfSeeds, OfSeeds]:
-    """The runs of the baseline, and those it is compared with."""
-    rows = rows_of(study)
-    base = next(runs for values, runs in rows.items() if dict(values) == study.compared)
-    (ours,) = (runs for runs in rows.values() if runs is not base)
+    """The runs of the baseline of a study, and those of its one other row."""
+    base = reference_of(study)
+    if base is None:
+        raise ValueError(f"the study {study.name} does not say what it compares with.")
+    (ours,) = (runs for runs in rows_of(study).values() if runs != base)
     return base, ours
 
 

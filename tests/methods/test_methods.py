@@ -434,13 +434,17 @@ def test_the_range_of_tau_follows_from_its_prior(given, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "lower", "upper", "scale"),
-    [("moco", 0.1, 0.3, 2.0), ("simsiam", 0.5, 1.5, 2.0), ("barlow", 0.5, 1.5, 1.0)],
+    ("name", "lower", "upper", "scale", "gradient"),
+    [
+        ("moco", 0.05, 0.15, 2.0, True),
+        ("simsiam", 0.5, 1.5, 2.0, False),
+        ("barlow", 0.5, 1.5, 1.0, True),
+    ],
 )
-def test_methods_have_a_prior_of_their_own(name, lower, upper, scale):
+def test_methods_have_defaults_of_their_own(name, lower, upper, scale, gradient):
     temperature = make(name, temperature="adaptive").loss.temperature
     assert (temperature.eta, temperature.eta + temperature.iota) == pytest.approx((lower, upper))
-    assert temperature.phi_scale == scale
+    assert (temperature.phi_scale, temperature.phi_gradient) == (scale, gradient)
 
 
 def test_moco_keys_enter_the_queue_after_the_step_in_order():

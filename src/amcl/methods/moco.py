@@ -1,7 +1,7 @@
 """MoCo: keys from a slowly moving encoder, negatives from a queue of past keys."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 
@@ -13,11 +13,10 @@ from amcl.modules import Queue
 
 @dataclass(frozen=True, kw_only=True)
 class MoCoSettings(MomentumSettings):
-    """MoCo. With keys that hardly move, temperatures lie higher than SimCLR's."""
+    """MoCo."""
 
     name: ClassVar[str] = "moco"
 
-    prior_tau: float | Literal["literal"] = 0.2
     queue: int = 4096
     """K, past keys kept a head; 0 takes the other keys of the batch for negatives, as MoCo v3."""
     symmetric: bool = True

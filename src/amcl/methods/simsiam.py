@@ -18,7 +18,8 @@ class SimSiamSettings(HeadSettings):
     """SimSiam. The heads are its predictors; temperatures lie around 1.
 
     β is above 1, the greatest similarity: without negatives Ω alone holds τ up, and it does so
-    only where β > s.
+    only where β > s. φ reads predictions and does not shape them: a prediction that also moves
+    its temperature is no longer the best one, which is what SimSiam learns by.
     """
 
     name: ClassVar[str] = "simsiam"
@@ -26,6 +27,7 @@ class SimSiamSettings(HeadSettings):
     tau: float = 1.0
     prior_tau: float = 1.0
     beta: float = 3.0
+    phi_gradient: bool = False
     projector: tuple[int, ...] = (2048, 2048)
     projector_norm: bool = True
     projector_last_norm: LastNorm = "affine"
