@@ -2,6 +2,7 @@
 
     python benchmarks/evidence.py list             # every study, and the command behind it
     python benchmarks/evidence.py run NAME …       # carry it out with `amcl sweep`, and keep it
+    python benchmarks/evidence.py cost             # steps with and without AMCL, timed in turns
     python benchmarks/evidence.py tables           # docs/results.md, from what is kept
 
 Studies are in benchmarks/evidence/studies.toml. A sweep that was stopped goes on with the same
@@ -16,6 +17,7 @@ import shlex
 import statistics
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "evidence"
 PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+COST = Path(__file__).parent / "results" / "evidence_cost.json"
 SUMMARY = "summary"
 METHODS = {
     "simclr": "SimCLR",
@@ -187,15 +190,15 @@ def table(study: Study) -> str:
 
 def summary(known: dict[str, Study]) -> str:
     """The methods side by side: tuned baseline, with AMCL, gain, and the time of a step."""
+    cost = json.loads(COST.read_text(encoding="utf-8"))
     lines = [["", "tuned baseline", "+ AMCL", "gain", "time of a step"]]
     for name, told in METHODS.items():
         study = known[name]
         base, ours = pair_of(study)
-        slower = speed(base) / speed(ours)
         for measure, called in study.shown.items():
             theirs, found = metric(base, measure), metric(ours, measure)
             cells = [spread(list(theirs.values())), spread(list(found.values()))]
-            cells += [gain(found, theirs), f"× {slower:.2f}"]
+            cells += [gain(found, theirs), f"× {slower(cost[name]):.2f}"]
             lines.append([f"{told}, {called}", *cells])
     return markdown(lines)
 
@@ -217,9 +220,30 @@ def pair_of(study: Study) -> tuple[OfSeeds, OfSeeds]:
     return base, ours
 
 
-def speed(runs: OfSeeds) -> float:
-    """Images a second: the median over seeds."""
-    return statistics.median(run["images_per_second"] for run in runs.values())
+def slower(cost: dict[str, Any]) -> float:
+    """The time of a step with AMCL over one without, each with the one it took turns with.
+
+    >>> slower({"seconds": {"baseline": [1.0, 4.0, 1.0], "+ AMCL": [1.1, 4.2, 1.5]}})
+    1.1
+    """
+    turns = zip(cost["seconds"]["+ AMCL"], cost["seconds"]["baseline"], strict=True)
+    return statistics.median(ours / theirs for ours, theirs in turns)
+
+
+def measure_cost(known: dict[str, Study], steps: int) -> None:
+    """Time steps of each method with and without AMCL, on a machine that does nothing else."""
+    found = {}
+    for name in METHODS:
+        command = f"amcl cost --recipe cifar10-{name} {known[name].options} --batch-size 256"
+        command += f" --optimiser adamw --measure --steps {steps}"
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "cost.json"
+            words = [sys.executable, "-m", *shlex.split(command), "--json", str(out)]
+            subprocess.run(words, check=True)
+            read = json.loads(out.read_text(encoding="utf-8"))
+        seconds = {side["name"]: side["measured"]["seconds"] for side in read["columns"]}
+        found[name] = {"command": command, "ratios": read["ratios"], "seconds": seconds}
+    COST.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def markdown(lines: list[list[str]]) -> str:
@@ -250,9 +274,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["list", "run", "keep", "tables"])
+    parser.add_argument("what", choices=["list", "run", "keep", "cost", "tables"])
     parser.add_argument("names", nargs="*", help="studies; none with run or keep: all")
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
+    parser.add_argument("--steps", type=int, default=20, help="that cost takes of each")
     args = parser.parse_args()
     known = studies()
     if unknown := [name for name in args.names if name not in known]:
@@ -260,6 +285,9 @@ def main() -> None:
     chosen = [known[name] for name in args.names or known]
     if args.what == "tables":
         PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        return
+    if args.what == "cost":
+        measure_cost(known, args.steps)
         return
     for study in chosen:
         if args.what == "list":
