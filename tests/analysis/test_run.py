@@ -65,7 +65,7 @@ def test_a_run_shows_all_there_is(trained):
     n = len(sample)
     assert n == 20
     assert sample.s.shape == sample.tau.shape == (2, n, n)
-    assert sample.bounds == pytest.approx((0.1 + 0.2 * 0.1192, 0.1 + 0.2 * 0.8808), abs=1e-4)
+    assert sample.bounds == pytest.approx((0.05 + 0.1 * 0.1192, 0.05 + 0.1 * 0.8808), abs=1e-4)
     assert sample.classes[0] == "stripes across"
     for similarity in (scaled(sample), backbone_similarity(sample)):
         found = separation_of(similarity)
