@@ -253,8 +253,9 @@ def markdown(lines: list[list[str]]) -> str:
 
 
 def block(study: Study) -> str:
-    """A table with its command, as it stands in the page."""
-    return f"{study.told}\n\n{table(study)}\n\n```\n{study.command}\n```"
+    """A table with its command folded away, as it stands in the page."""
+    command = f"<details><summary>Command</summary>\n\n```\n{study.command}\n```\n\n</details>"
+    return f"{study.told}\n\n{table(study)}\n\n{command}"
 
 
 def page(text: str) -> str:
