@@ -54,7 +54,7 @@ class Study:
     compared: dict[str, str] = field(default_factory=dict)
     """Values of the row that all others are compared with."""
     baseline: str = ""
-    """Another study, of one row, that all rows are compared with."""
+    """Another study, whose row of comparison, or only row, all rows are compared with."""
 
     @property
     def command(self) -> str:
@@ -206,8 +206,11 @@ def summary(known: dict[str, Study]) -> str:
 def reference_of(study: Study) -> OfSeeds | None:
     """The runs that those of a study are compared with."""
     if study.baseline:
-        (runs,) = rows_of(studies()[study.baseline]).values()
-        return runs
+        other = studies()[study.baseline]
+        if not other.compared:
+            (runs,) = rows_of(other).values()
+            return runs
+        study = other
     return next((r for v, r in rows_of(study).items() if dict(v) == study.compared), None)
 
 

@@ -256,7 +256,7 @@ def test_the_card_says_what_it_is(run):
     assert "64 features" in text
     for row in (
         "| heads | 3 |",
-        "| temperature | adaptive, from 0.1 to 0.3, β = 0.1 |",
+        "| temperature | adaptive, from 0.05 to 0.15, β = 0.1 |",
         "| epochs | 1 |",
         "| batch size | 1000 |",
         "| seed | 0 |",
