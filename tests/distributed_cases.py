@@ -41,6 +41,10 @@ CASES = {
             positive=AdaptiveTemperature(DIM), negative=AdaptiveTemperature(DIM)
         )
     ),
+    "in-batch, plain φ": _contrastive(lambda: AdaptiveTemperature(DIM, phi_output="plain")),
+    "in-batch, φ that only reads": _contrastive(
+        lambda: AdaptiveTemperature(DIM, phi_gradient=False)
+    ),
     "other view": _contrastive(negatives="other_view"),
     "queue softmax": _contrastive(),
     "queue top-κ": _contrastive(form="top_k", top_k=4),

@@ -39,13 +39,23 @@ def test_the_drop_in_is_infonce_with_an_adaptive_temperature():
 
 @pytest.mark.parametrize(
     "option",
-    [{"lower": 0.2, "upper": 0.4}, {"eta": 0.2}, {"iota": 0.2}, {"beta": 2.0}, {"prior_tau": 0.3}],
+    [
+        *({"lower": 0.2, "upper": 0.4}, {"eta": 0.2}, {"iota": 0.2}),
+        *({"beta": 2.0}, {"prior_tau": 0.3}, {"phi_scale": 4.0}, {"phi_output": "plain"}),
+    ],
 )
 def test_options_of_the_drop_in_arrive(option):
     loss, plain = amcl.AMCLLoss(3, 8, **option), amcl.AMCLLoss(3, 8)
     plain.load_state_dict(loss.state_dict())
     z0, z1 = torch.randn(2, 3, 6, 8)
     assert loss(z0, z1) != plain(z0, z1)
+
+
+def test_the_drop_in_has_its_range_around_its_prior():
+    for given, ends in (({}, (0.5, 1.5)), ({"eta": 0.2}, (0.2, 1.2)), ({"iota": 0.4}, (0.5, 0.9))):
+        temperature = amcl.AMCLLoss(3, 8, prior_tau=1.0, phi_gradient=False, **given).temperature
+        assert (temperature.eta, temperature.eta + temperature.iota) == pytest.approx(ends)
+        assert not temperature.phi_gradient
 
 
 def test_second_derivatives_are_refused_not_wrong():

@@ -168,7 +168,7 @@ def stats_with(**shares):
         ({"at_lower": torch.full((3,), 0.89), "at_upper": torch.full((3,), 0.89)}, []),
         ({"s": torch.tensor([0.1, 0.1, 0.96])}, ["head 3 is 0.960"]),
         ({"s": torch.tensor([0.94, 0.94, 0.94])}, []),
-        ({"tau_std": torch.full((3,), 0.0009)}, ["same temperature, 0.1: φ has shrunk.*centred"]),
+        ({"tau_std": torch.full((3,), 0.0009)}, ["same temperature, 0.1. .*φ has shrunk.*centred"]),
         ({"tau_std": torch.tensor([0.0009, 0.0011, 0.0009])}, []),
         ({"tau_std": torch.zeros(3), "at_lower": None, "at_upper": None}, []),
     ],

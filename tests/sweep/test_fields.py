@@ -165,6 +165,17 @@ def test_what_has_no_effect_leaves_the_temperature_as_it_is(scheme):
         assert changed == has_effect(config, name, {}), name
 
 
+def test_what_is_missing_of_a_range_follows_from_the_other_values():
+    ends = [
+        ({"prior_tau": 0.5, "eta": 0.05}, (0.05, 0.55)),
+        ({"prior_tau": 0.5, "iota": 0.2}, (0.25, 0.45)),
+        ({"temperature": "scheduled", "eta": 0.2}, (0.2, 1.1)),
+    ]
+    for values, expected in ends:
+        method = with_values(Config(), values).method
+        assert (method.tau_lower, method.tau_upper) == pytest.approx(expected)
+
+
 def test_effects_hang_on_the_other_values():
     adaptive = {"temperature": "adaptive", "beta": 1.0, "tau": 0.2, "seed": 1}
     assert effective(Config(), adaptive) == {"temperature": "adaptive", "beta": 1.0, "seed": 1}

@@ -11,6 +11,7 @@ from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
 from amcl.temperature import AdaptiveTemperature, Temperature, range_around
+from amcl.temperature.adaptive import PhiOutput
 
 Form = Literal["softmax", "top_k", "top_k_softmax", "max"]
 
@@ -193,7 +194,8 @@ class AMCLLoss(ContrastiveLoss):
 
     A `ContrastiveLoss` with an `AdaptiveTemperature` and the settings that hold it up: Ω with its
     minimum at τ₀ = 0.1, β = 0.1, τ between τ₀/2 and 3τ₀/2, the mean over heads. φ is part of the
-    loss: give `loss.parameters()` to the optimiser too. `settings` are those of `ContrastiveLoss`.
+    loss: give `loss.parameters()` to the optimiser too. `phi_scale`, `phi_output` and
+    `phi_gradient` are those of `AdaptiveTemperature`, `settings` those of `ContrastiveLoss`.
 
     >>> z0, z1 = torch.randn(2, 3, 16, 128)
     >>> loss = AMCLLoss(num_heads=3, dim=128)(z0, z1)
@@ -212,11 +214,25 @@ class AMCLLoss(ContrastiveLoss):
         upper: float | None = None,
         beta: float = 0.1,
         prior_tau: PriorTau = 0.1,
+        phi_scale: float = 2.0,
+        phi_output: PhiOutput = "centred",
+        phi_gradient: bool = True,
         **settings: Any,
     ) -> None:
-        if eta is iota is lower is upper is None:
-            lower, upper = range_around(prior_tau, dim)
-        temperature = AdaptiveTemperature(dim, eta=eta, iota=iota, lower=lower, upper=upper)
+        if lower is upper is None:
+            lowest, highest = range_around(prior_tau, dim)
+            eta = lowest if eta is None else eta
+            iota = round(highest - lowest, 12) if iota is None else iota
+        temperature = AdaptiveTemperature(
+            dim,
+            eta=eta,
+            iota=iota,
+            lower=lower,
+            upper=upper,
+            phi_scale=phi_scale,
+            phi_output=phi_output,
+            phi_gradient=phi_gradient,
+        )
         super().__init__(num_heads, temperature, beta=beta, prior_tau=prior_tau, **settings)
 
 

@@ -27,8 +27,9 @@ class CrossCorrelationLoss(PairLoss):
     - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
 
     (1 − 𝒞_ll/τ)² is zero at τ = 𝒞_ll, so the range of τ should lie around 1 and well above 0: for
-    example `AdaptiveTemperature(dim, lower=0.5, upper=1.5)`. With φ on samples r is a correlation,
-    so τ reaches only the middle 46 % of that range (0.77 to 1.23), as statistics account for.
+    example `AdaptiveTemperature(dim, lower=0.5, upper=1.5, phi_scale=1.0)`. With φ on samples r is
+    ρ times a correlation, so τ reaches only the middle 46 % of that range (0.77 to 1.23) at ρ = 1,
+    as statistics account for.
 
     >>> from amcl.temperature import ConstantTemperature
     >>> z0, z1 = torch.randn(2, 3, 16, 32)

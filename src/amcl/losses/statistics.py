@@ -158,7 +158,8 @@ class LossStats:
                     head = int(shares.argmax().item()) + 1
                     found.append(
                         f"{shares.max().item():.0%} of the {sign} temperatures of head {head} lie "
-                        f"at the {side} bound, so τ no longer adapts: {_REMEDIES[sign, side]}."
+                        f"at the {side} bound, so τ no longer adapts: {_REMEDIES[sign, side]}; "
+                        "of a centred φ, raise phi_scale."
                     )
         if self.negative is not None and self.negative.s.max().item() > _COLLAPSED:
             head = int(self.negative.s.argmax().item()) + 1
@@ -178,7 +179,8 @@ class LossStats:
         if not adapts or any((s.tau_std > _ALIKE * s.tau).any().item() for s in signs):
             return []
         return [
-            f"every pair has the same temperature, {self.positive.tau.mean().item():.3g}: φ has "
-            "shrunk to 0, which happens where the loss asks for temperatures above the middle of "
-            "their range. Use phi_output='centred', or a constant temperature."
+            f"every pair has the same temperature, {self.positive.tau.mean().item():.3g}. A plain "
+            "φ has shrunk to 0, which happens where the loss asks for temperatures above the "
+            "middle of their range: use phi_output='centred', or a constant temperature. With a "
+            "centred one all projections are alike: lower the learning rate."
         ]

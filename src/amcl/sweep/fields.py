@@ -91,13 +91,19 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
     >>> changed.method.tau_lower, changed.method.tau_upper, changed.run.epochs
     (0.2, 0.3, 5)
     """
-    values = dict(values)
     one_spelling(values)
-    if any(name in values for name in _RANGE):
-        eta, iota = (values.pop(name, value_of(config, name)) for name in _RANGE)
-        values |= {"tau_lower": eta, "tau_upper": round(eta + iota, 12)}
+    of_range = {name: value for name, value in values.items() if name in _RANGE}
+    values = {name: value for name, value in values.items() if name not in _RANGE}
     if values.get("form", "top_k") not in _TOP_K:
         values.setdefault("top_k", None)  # whatever the configuration had for another form
+    config = _replaced(config, values)
+    if of_range:  # what is missing of it follows from the other values
+        eta, iota = (of_range.get(name, value_of(config, name)) for name in _RANGE)
+        config = _replaced(config, {"tau_lower": eta, "tau_upper": round(eta + iota, 12)})
+    return config
+
+
+def _replaced(config: Config, values: Mapping[str, Any]) -> Config:
     sections: dict[str, Values] = {}
     for name, value in values.items():
         sections.setdefault(_names(config)[name], {})[name] = value

@@ -83,7 +83,8 @@ class AdaptiveTemperature(Temperature):
         x = self._layers(z)
         if self.phi_output == "plain":
             return x
-        x = x - gather(x).mean(1, keepdim=True)
+        mean = x.mean(1, keepdim=True)  # every process brings as many items
+        x = x - gather(mean).mean(1, keepdim=True)
         length = (x.square().sum(-1, keepdim=True) + _LENGTH_EPS).sqrt()
         return x * (math.sqrt(self.phi_scale) / length)
 

@@ -15,7 +15,8 @@ HOW = (
     "The loss divides the similarity of a pair by its temperature τ: the larger τ, the less the "
     "pair weighs. Adaptive heads learn τ from the pair itself, so that pairs they are unsure of "
     "get a larger one. Where many temperatures lie at a bound they no longer adapt: widen the "
-    "range with `--tau-lower` and `--tau-upper`. Where heads hardly differ, fewer may do."
+    "range with `--tau-lower` and `--tau-upper`, or raise `--phi-scale`. Where heads hardly "
+    "differ, fewer may do."
 )
 ROWS = "At lower, at upper: share of pairs within 1% of a bound; – where there is no bound."
 VARIANCES = (
