@@ -192,8 +192,8 @@ def summary(known: dict[str, Study]) -> str:
     """The methods side by side: tuned baseline, with AMCL, gain, and the time of a step."""
     cost = json.loads(COST.read_text(encoding="utf-8"))
     lines = [["", "tuned baseline", "+ AMCL", "gain", "time of a step"]]
-    for name, told in METHODS.items():
-        study = known[name]
+    for name in methods(known):
+        study, told = known[name], METHODS[name]
         base, ours = pair_of(study)
         for measure, called in study.shown.items():
             theirs, found = metric(base, measure), metric(ours, measure)
@@ -201,6 +201,12 @@ def summary(known: dict[str, Study]) -> str:
             cells += [gain(found, theirs), f"× {slower(cost[name]):.2f}"]
             lines.append([f"{told}, {called}", *cells])
     return markdown(lines)
+
+
+def methods(known: dict[str, Study]) -> list[str]:
+    """The methods whose runs have been made."""
+    made = [name for name in METHODS if known[name].kept.exists()]
+    return [name for name in made if reference_of(known[name]) is not None]
 
 
 def reference_of(study: Study) -> OfSeeds | None:
@@ -237,8 +243,10 @@ def measure_cost(known: dict[str, Study], steps: int) -> None:
     """Time steps of each method with and without AMCL, on a machine that does nothing else."""
     found = {}
     for name in METHODS:
-        command = f"amcl cost --recipe cifar10-{name} {known[name].options} --batch-size 256"
-        command += f" --optimiser adamw --measure --steps {steps}"
+        said = known[name].options
+        start = "" if "--recipe" in said else f"--recipe cifar10-{name} "
+        command = f"amcl cost {start}{said} --batch-size 256 --optimiser adamw"
+        command += f" --threads 1 --measure --steps {steps}"
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "cost.json"
             words = [sys.executable, "-m", *shlex.split(command), "--json", str(out)]

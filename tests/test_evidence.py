@@ -6,17 +6,31 @@ import re
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def evidence():
-    place = ROOT / "benchmarks" / "evidence.py"
-    spec = importlib.util.spec_from_file_location("evidence", place)
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return load("evidence")
+
+
+def test_pictures_show_what_is_kept(evidence):
+    """Each carries the checksum of the numbers it was drawn from."""
+    text = evidence.PAGE.read_text(encoding="utf-8")
+    pictures = load("evidence_pictures")
+    for name, (studies, _) in pictures.PICTURES.items():
+        assert f"images/{name}.png" in text
+        with Image.open(pictures.FOLDER / f"{name}.png") as picture:
+            assert picture.info["Source"] == pictures.source(studies)
 
 
 def test_the_page_is_made_from_what_is_kept(evidence):
