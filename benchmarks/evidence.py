@@ -1,9 +1,9 @@
-"""Evidence on real images: sweeps, what is kept of them, and the tables of docs/results.md.
+"""Evidence on real images: sweeps, what is kept of them, and the tables of the docs.
 
     python benchmarks/evidence.py list             # every study, and the command behind it
     python benchmarks/evidence.py run NAME …       # carry it out with `amcl sweep`, and keep it
     python benchmarks/evidence.py cost             # steps with and without AMCL, timed in turns
-    python benchmarks/evidence.py tables           # docs/results.md, from what is kept
+    python benchmarks/evidence.py tables           # results.md and tuning.md in docs, from it
 
 Studies are in benchmarks/evidence/studies.toml. A sweep that was stopped goes on with the same
 command; what has ended is kept in benchmarks/evidence/NAME.json, from which anyone can make the
@@ -25,15 +25,17 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent / "evidence"
-PAGE = Path(__file__).parents[1] / "docs" / "results.md"
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (DOCS / "results.md", DOCS / "tuning.md")
 COST = Path(__file__).parent / "results" / "evidence_cost.json"
-SUMMARY = "summary"
 METHODS = {
     "simclr": "SimCLR",
     "moco": "MoCo",
     "simsiam": "SimSiam",
     "barlow": "Barlow Twins",
 }
+SECOND_SET = "stl10-"
+"""Studies of methods on the second set of images are called by it and the method."""
 _WATCHED = ("s", "tau", "tau_std", "at_lower", "at_upper")
 
 
@@ -52,7 +54,7 @@ class Study:
     """What judges the runs at their end; none: their last probe."""
     split: str = "validation"
     compared: dict[str, str] = field(default_factory=dict)
-    """Values of the row that all others are compared with."""
+    """Each row is compared with the one that has these values, and its own of all other axes."""
     baseline: str = ""
     """Another study, whose row of comparison, or only row, all rows are compared with."""
 
@@ -171,17 +173,18 @@ def table(study: Study) -> str:
     """The runs of a study by what they differ in, in Markdown."""
     rows = rows_of(study)
     axes = list(dict.fromkeys(name for row in rows for name, _ in row))
-    reference = reference_of(study)
+    compares = bool(study.compared or study.baseline)
     header = [*axes, "seeds"]
     for told in study.shown.values():
-        header += [told, "gain"] if reference is not None else [told]
+        header += [told, "gain"] if compares else [told]
     lines = [header]
     for values, of_seeds in rows.items():
         cells = [dict(values).get(axis, "–") for axis in axes] + [str(len(of_seeds))]
         for name in study.shown:
             found = metric(of_seeds, name)
             cells.append(spread(list(found.values())))
-            if reference is not None:
+            if compares:
+                reference = reference_of(study, values)
                 same = of_seeds == reference
                 cells.append("" if same else gain(found, metric(reference, name)))
         lines.append(cells)
@@ -192,40 +195,59 @@ def summary(known: dict[str, Study]) -> str:
     """The methods side by side: tuned baseline, with AMCL, gain, and the time of a step."""
     cost = json.loads(COST.read_text(encoding="utf-8"))
     lines = [["", "tuned baseline", "+ AMCL", "gain", "time of a step"]]
-    for name in methods(known):
-        study, told = known[name], METHODS[name]
-        base, ours = pair_of(study)
-        for measure, called in study.shown.items():
-            theirs, found = metric(base, measure), metric(ours, measure)
-            cells = [spread(list(theirs.values())), spread(list(found.values()))]
-            cells += [gain(found, theirs), f"× {slower(cost[name]):.2f}"]
-            lines.append([f"{told}, {called}", *cells])
+    for name in made(known):
+        for cells in sides(known[name], METHODS[name]):
+            lines.append([*cells, f"× {slower(cost[name]):.2f}"])
     return markdown(lines)
 
 
-def methods(known: dict[str, Study]) -> list[str]:
+def summary_of_defaults(known: dict[str, Study]) -> str:
+    """The same on STL-10, where nothing was tuned."""
+    lines = [["", "baseline", "+ AMCL", "gain"]]
+    for name in made(known, SECOND_SET):
+        study = known[SECOND_SET + name]
+        base = known[study.baseline] if study.baseline else study
+        tau = f", best constant τ {base.compared['tau']}" if "tau" in base.compared else ""
+        lines += sides(study, f"{METHODS[name]}{tau}")
+    return markdown(lines)
+
+
+SUMMARIES = {"summary": summary, "summary-stl10": summary_of_defaults}
+
+
+def sides(study: Study, told: str) -> list[list[str]]:
+    """For each metric: its name, the baseline, with AMCL, and the gain."""
+    base, ours = pair_of(study)
+    lines = []
+    for measure, called in study.shown.items():
+        theirs, found = metric(base, measure), metric(ours, measure)
+        cells = [spread(list(theirs.values())), spread(list(found.values()))]
+        lines.append([f"{told}, {called}", *cells, gain(found, theirs)])
+    return lines
+
+
+def made(known: dict[str, Study], prefix: str = "") -> list[str]:
     """The methods whose runs have been made."""
-    made = [name for name in METHODS if known[name].kept.exists()]
-    return [name for name in made if reference_of(known[name]) is not None]
+    return [name for name in METHODS if known[prefix + name].kept.exists()]
 
 
-def reference_of(study: Study) -> OfSeeds | None:
-    """The runs that those of a study are compared with."""
+def reference_of(study: Study, values: Values) -> OfSeeds:
+    """The runs that those of a row are compared with."""
     if study.baseline:
-        other = studies()[study.baseline]
-        if not other.compared:
-            (runs,) = rows_of(other).values()
+        study = studies()[study.baseline]
+        if not study.compared:
+            (runs,) = rows_of(study).values()
             return runs
-        study = other
-    return next((r for v, r in rows_of(study).items() if dict(v) == study.compared), None)
+        values = ()
+    wanted = dict(values) | study.compared
+    return next(runs for known, runs in rows_of(study).items() if dict(known) == wanted)
 
 
 def pair_of(study: Study) -> tuple[OfSeeds, OfSeeds]:
     """The runs of the baseline of a study, and those of its one other row."""
-    base = reference_of(study)
-    if base is None:
-        raise ValueError(f"the study {study.name} does not say what it compares with.")
-    (ours,) = (runs for runs in rows_of(study).values() if runs != base)
+    rows = rows_of(study)
+    base = reference_of(study, next(iter(rows)))
+    (ours,) = (runs for runs in rows.values() if runs != base)
     return base, ours
 
 
@@ -275,7 +297,7 @@ def page(text: str) -> str:
 
     def made(mark: re.Match[str]) -> str:
         name = mark["name"]
-        shown = summary(known) if name == SUMMARY else block(known[name])
+        shown = SUMMARIES[name](known) if name in SUMMARIES else block(known[name])
         return f"<!-- {name} -->\n{shown}\n<!-- end -->"
 
     return re.sub(r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- end -->", made, text, flags=re.DOTALL)
@@ -296,7 +318,8 @@ def main() -> None:
         sys.exit(f"there is no study {', '.join(unknown)}: there are {', '.join(known)}.")
     chosen = [known[name] for name in args.names or known]
     if args.what == "tables":
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        for place in PAGES:
+            place.write_text(page(place.read_text(encoding="utf-8")), encoding="utf-8")
         return
     if args.what == "cost":
         measure_cost(known, args.steps)

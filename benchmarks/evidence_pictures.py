@@ -20,7 +20,7 @@ import evidence
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FOLDER = evidence.PAGE.parent / "images"
+FOLDER = evidence.DOCS / "images"
 
 
 def gains() -> "Figure":
@@ -32,7 +32,7 @@ def gains() -> "Figure":
     ax.axhline(0.0, color=FAINT, linewidth=1)
     colours = dict(zip(("kNN", "linear probe"), (BLUE, VERMILION), strict=True))
     known = evidence.studies()
-    names = evidence.methods(known)
+    names = evidence.made(known)
     for place, name in enumerate(names):
         study = known[name]
         base, ours = evidence.pair_of(study)
@@ -52,8 +52,75 @@ def gains() -> "Figure":
     return figure
 
 
+def kinds() -> "Figure":
+    """kNN by kinds of augmentation, without AMCL and with it."""
+    from amcl.drawing import BLUE, VERMILION, bare, figure_of, legend_below
+
+    figure = figure_of(6.4, 3.0)
+    ax = figure.subplots()
+    colours = {
+        "cifar10-simclr": (BLUE, "tuned baseline"),
+        "cifar10-simclr-amcl": (VERMILION, "+ AMCL"),
+    }
+    rows = [(dict(v), runs) for v, runs in evidence.rows_of(evidence.studies()["views"]).items()]
+    for recipe, (colour, told) in colours.items():
+        ours = [(v["views"], _percent(runs)) for v, runs in rows if v["recipe"] == recipe]
+        for place, (_, points) in enumerate(ours):
+            ax.plot([place] * len(points), points, "o", color=colour, markersize=4, alpha=0.5)
+        means = [statistics.fmean(points) for _, points in ours]
+        ax.plot(range(len(ours)), means, color=colour, linewidth=2, label=told)
+        ax.set_xticks(range(len(ours)), [views for views, _ in ours])
+    ax.set_xlabel("kinds of augmentation", fontsize=9)
+    ax.set_ylabel("kNN on test images, %", fontsize=9)
+    bare(ax)
+    legend_below(figure)
+    return figure
+
+
+def constants() -> "Figure":
+    """kNN by the constant temperature, and AMCL's, which has none to choose."""
+    from amcl.drawing import BLUE, VERMILION, bare, figure_of, legend_below
+
+    known = evidence.studies()
+    figure = figure_of(6.4, 3.0)
+    axes = figure.subplots(1, len(CONSTANTS), sharey=True)
+    for ax, name in zip(axes, CONSTANTS, strict=True):
+        rows = evidence.rows_of(known[f"stl10-{name}-base"])
+        taus, found = [], []
+        for values, runs in rows.items():
+            taus.append(float(dict(values)["tau"]))
+            found.append(_percent(runs))
+            ax.plot([taus[-1]] * len(runs), found[-1], "o", color=BLUE, markersize=4, alpha=0.5)
+        means = [statistics.fmean(points) for points in found]
+        ax.plot(taus, means, color=BLUE, linewidth=2, label="constant τ")
+        (ours,) = evidence.rows_of(known[f"stl10-{name}"]).values()
+        points = _percent(ours)
+        ax.axhspan(min(points), max(points), color=VERMILION, alpha=0.15, linewidth=0)
+        mean = statistics.fmean(points)
+        ax.axhline(mean, color=VERMILION, linewidth=2, label="AMCL, untuned")
+        ax.set_xscale("log")
+        ax.set_xticks(taus, [f"{tau:g}" for tau in taus])
+        ax.minorticks_off()
+        ax.set_title(evidence.METHODS[name], fontsize=9)
+        ax.set_xlabel("constant τ", fontsize=9)
+        bare(ax)
+    axes[0].set_ylabel("kNN on test images, %", fontsize=9)
+    legend_below(figure)
+    return figure
+
+
+CONSTANTS = ("simclr", "moco")
+"""Methods whose baseline has a temperature to choose."""
+
+
+def _percent(runs: evidence.OfSeeds) -> list[float]:
+    return [100 * value for value in evidence.metric(runs, "knn_top1_test").values()]
+
+
 PICTURES: dict[str, tuple[tuple[str, ...], Callable[[], "Figure"]]] = {
-    "gains": (tuple(evidence.methods(evidence.studies())), gains),
+    "gains": (tuple(evidence.made(evidence.studies())), gains),
+    "kinds": (("views",), kinds),
+    "constants": (tuple(f"stl10-{name}" for name in CONSTANTS), constants),
 }
 """Each picture: the studies that it shows, and how it is drawn."""
 

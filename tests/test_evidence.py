@@ -1,4 +1,4 @@
-"""docs/results.md shows what benchmarks/evidence holds."""
+"""docs/results.md and docs/tuning.md show what benchmarks/evidence holds."""
 
 import importlib.util
 import json
@@ -23,9 +23,14 @@ def evidence():
     return load("evidence")
 
 
-def test_pictures_show_what_is_kept(evidence):
+@pytest.fixture(scope="module")
+def text(evidence):
+    """Both pages, one after the other."""
+    return "".join(page.read_text(encoding="utf-8") for page in evidence.PAGES)
+
+
+def test_pictures_show_what_is_kept(text):
     """Each carries the checksum of the numbers it was drawn from."""
-    text = evidence.PAGE.read_text(encoding="utf-8")
     pictures = load("evidence_pictures")
     for name, (studies, _) in pictures.PICTURES.items():
         assert f"images/{name}.png" in text
@@ -33,20 +38,17 @@ def test_pictures_show_what_is_kept(evidence):
             assert picture.info["Source"] == pictures.source(studies)
 
 
-def test_the_page_is_made_from_what_is_kept(evidence):
-    text = evidence.PAGE.read_text(encoding="utf-8")
+def test_pages_are_made_from_what_is_kept(evidence, text):
     assert evidence.page(text) == text
 
 
-def test_a_table_in_the_page_is_made_anew(evidence):
-    text = evidence.PAGE.read_text(encoding="utf-8")
+def test_a_table_in_a_page_is_made_anew(evidence, text):
     changed = re.sub(r"\| \d\d\.\d", "| 99.9", text)
     assert changed != text
     assert evidence.page(changed) == text
 
 
-def test_all_that_is_kept_is_of_a_study_and_in_the_page(evidence):
-    text = evidence.PAGE.read_text(encoding="utf-8")
+def test_all_that_is_kept_is_of_a_study_and_in_a_page(evidence, text):
     studies = evidence.studies()
     kept = sorted(path.stem for path in evidence.FOLDER.glob("*.json"))
     assert kept

@@ -14,6 +14,7 @@ from amcl.functional import (
     pair_logit,
     pair_logsumexp,
     sigma,
+    softmax_contrast,
 )
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature
 
@@ -192,3 +193,15 @@ def test_the_positive_branch_has_its_minimum_where_the_derivation_says():
     grid = expected * torch.linspace(0.5, 2.0, 1501, dtype=torch.float64)
     u = pair_logit(torch.tensor(s, dtype=torch.float64), grid, beta, literal_prior_tau(dim))
     assert grid[u.argmax()].item() == pytest.approx(expected, rel=1e-3)
+
+
+def test_where_positive_temperatures_alone_adapt_a_collapse_is_cheap():
+    """All similarities 1: log(1 + K exp(1/τ⁻ − 1/τ⁺)), which is log(1 + K) where both are one."""
+    ones = torch.ones(1, 1, 510, dtype=torch.float64)
+    tau = torch.full((), 0.1, dtype=torch.float64)
+    lowest = AdaptiveTemperature(128, lower=0.05, upper=0.15).bounds()[0]
+    free = softmax_contrast(ones[..., :1], torch.as_tensor(lowest), ones, tau)
+    held = softmax_contrast(ones[..., :1], tau, ones, tau)
+    assert held.item() == pytest.approx(math.log(511))
+    assert free.item() == pytest.approx(math.log1p(510 * math.exp(10 - 1 / lowest)))
+    assert free < 0.15 * held

@@ -1,0 +1,55 @@
+"""STL-10's labelled training images as a folder of class folders, in two splits.
+
+    python benchmarks/stl10_folder.py stl10_binary/train_X.bin stl10_binary/train_y.bin data/stl10
+
+The folder `train` gets the first 400 images of each class and `test` the other 100, as PNG: a set
+of the size that a person's own may have, and labels to judge by. The two files are those of the
+official archive (`amcl data stl10` fetches it).
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from amcl.data.named import STL10_CLASSES
+
+IMAGES, SIZE = 5000, 96
+TRAINED_ON = 400
+"""Images of each class; the rest are to be judged by."""
+
+
+def write(pixels: Path, labels: Path, folder: Path) -> int:
+    """Write the folder, which must not be there; returns how many images it holds."""
+    images = np.fromfile(pixels, dtype=np.uint8)
+    classes = np.fromfile(labels, dtype=np.uint8)
+    if images.size != IMAGES * 3 * SIZE * SIZE or classes.size != IMAGES:
+        sys.exit(f"{pixels} and {labels} must hold {IMAGES} images and labels of STL-10.")
+    if folder.exists():
+        sys.exit(f"{folder} is there already: name another, or remove it.")
+    images = images.reshape(IMAGES, 3, SIZE, SIZE).transpose(0, 3, 2, 1)  # stored by columns
+    for number, name in enumerate(STL10_CLASSES, start=1):
+        for place, index in enumerate(np.flatnonzero(classes == number)):
+            split = "train" if place < TRAINED_ON else "test"
+            target = folder / split / name / f"{index:04}.png"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(images[index]).save(target)
+    return IMAGES
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pixels", type=Path, help="train_X.bin")
+    parser.add_argument("labels", type=Path, help="train_y.bin")
+    parser.add_argument("folder", type=Path)
+    args = parser.parse_args()
+    print(f"{write(args.pixels, args.labels, args.folder)} images are in {args.folder}")
+
+
+if __name__ == "__main__":
+    main()
