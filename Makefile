@@ -14,7 +14,7 @@ help:
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
 	@echo "make bench   measure time and memory, write benchmarks/results (40 minutes)"
-	@echo "make bench-peers  train by amcl and by lightly on CIFAR-10, compare them (an hour)"
+	@echo "make bench-peers  train by amcl and by lightly on CIFAR-10, compare them (35 minutes)"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
 	@echo "make clean   remove the virtual environment and all caches"
 

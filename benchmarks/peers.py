@@ -11,7 +11,8 @@ the blur off for 32 pixels, so amcl does too, and it takes lightly's strengths o
 layers of heads, its τ and its λ. What differs is each library's own way: amcl makes its views by
 the batch and keeps images with the channels innermost, lightly normalises by ImageNet's colours.
 Beside the network and the images, two things are not as in its examples: workers live on from
-epoch to epoch, and there is one for each core instead of eight (`--workers`).
+epoch to epoch, and there is one for each core instead of eight (`--workers`). amcl's arms do not
+see torchmetrics, which only lightly brings along.
 
 Writes benchmarks/results/peers.md and peers.json; `--smoke` tries it out and writes nothing.
 """
@@ -135,6 +136,9 @@ def configuration(args: argparse.Namespace, method: str, library: str) -> "Confi
 
 def train_amcl(args: argparse.Namespace, method: str, library: str) -> Trained:
     """As `amcl pretrain` trains; speeds are from its own metrics."""
+    # lightly brings torchmetrics along, which Fabric loads where it finds it, and SciPy and
+    # matplotlib with it. Where amcl is installed alone there is none.
+    sys.modules["torchmetrics"] = None  # type: ignore[assignment]
     from amcl.backbones import load_backbone
     from amcl.training import pretrain, read_metrics
 
@@ -276,7 +280,7 @@ def measure_here(args: argparse.Namespace, method: str, library: str) -> dict[st
     trained = train_lightly(args, method) if of_lightly else train_amcl(args, method, library)
     found = {
         "images_per_second": statistics.median(trained.rates[1:] or trained.rates),
-        "peak_gb": peak_gb(),
+        "peak_gb": peak_gb() + (trained.workers["own_gb"] or 0.0) * trained.workers["number"],
         "start_gb": trained.start_gb,
         "workers": trained.workers,
         "seconds": time.perf_counter() - begun,
@@ -322,8 +326,6 @@ def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
                 speed, memory = f"{ratio['images_per_second']:.2f}", f"{ratio['peak_gb']:.2f}"
                 points = f"{100 * (arm['knn'] - arms['lightly']['knn']):+.1f} points"
             peak = f"{arm['peak_gb']:.2f} GB"
-            if arm["workers"]["own_gb"] is not None:
-                peak += " + {number} × {own_gb:.2f}".format(**arm["workers"])
             rate, accuracy = f"{arm['images_per_second']:.0f}", f"{arm['knn']:.1%}"
             cells = [METHODS[method], LIBRARIES[library], rate, speed, peak, memory, accuracy]
             lines.append(f"| {' | '.join([*cells, points])} |")
@@ -339,8 +341,8 @@ def conditions(args: argparse.Namespace, threads: int) -> str:
         f"pixels, batches of {args.batch_size}, {args.epochs} epochs, SGD with a constant rate of "
         f"{args.lr:g} and momentum {args.momentum:g}, seed {args.seed}, no blur, float32. Images "
         "per second, two views of each, are the median of all epochs but the first. Peak memory is "
-        "that of the training process; what lightly's workers hold on top, without the pages that "
-        "they share with it, is given at the end of training and left out of the ratio. kNN "
+        "that of the training process, and what lightly's workers hold on top, without the pages "
+        "that they share with it. kNN "
         f"(k = 200) is that after the last epoch on the {args.split} split, from one seed. + AMCL: "
         "three heads, adaptive temperatures. Measured by `python benchmarks/peers.py` on "
         f"{cpu}, {versions}, Python {platform.python_version()}, on CPU.\n"
