@@ -23,6 +23,9 @@ TRAINED_ON = 400
 
 def write(pixels: Path, labels: Path, folder: Path) -> int:
     """Write the folder, which must not be there; returns how many images it holds."""
+    for file in (pixels, labels):
+        if not file.is_file():
+            sys.exit(f"there is no {file}: `amcl data stl10` fetches STL-10's files.")
     images = np.fromfile(pixels, dtype=np.uint8)
     classes = np.fromfile(labels, dtype=np.uint8)
     if images.size != IMAGES * 3 * SIZE * SIZE or classes.size != IMAGES:

@@ -61,3 +61,8 @@ def test_files_that_are_cut_short_are_refused(script, files, tmp_path):
     with pytest.raises(SystemExit, match="must hold 30 images"):
         script.write(pixels, labels, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_missing_is_named(script, files, tmp_path):
+    with pytest.raises(SystemExit, match="there is no .*nowhere.bin: `amcl data stl10` fetches"):
+        script.write(files[0], tmp_path / "nowhere.bin", tmp_path / "out")
