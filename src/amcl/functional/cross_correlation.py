@@ -5,6 +5,7 @@ from typing import Literal
 
 import torch
 
+from amcl.functional.pair import pair_logit
 from amcl.functional.temperature import omega
 
 OmegaReduction = Literal["mean", "sum"]
@@ -32,27 +33,27 @@ def cross_correlation(
     beta: float = 0.0,
     prior_tau: float = 1.0,
     omega_reduction: OmegaReduction = "mean",
-) -> dict[str, torch.Tensor]:
-    """The terms of Eq. 2.3, one value for each row l of the correlation matrix and head.
+) -> torch.Tensor:
+    """Eq. 2.3, one value for each row l of the correlation matrix and head: (C, L), to be summed.
 
     c_pos: 𝒞_ll (C, L, 1), c_neg: rows 𝒞_lm (C, L, D), temperatures broadcast to them, ignored:
-    (L, D) True where m = l. The loss is the sum over all terms and rows. Ω is averaged over its
-    entries by default: as the print's sum, D = 2048 gives four million of them, which swamp the
-    rest. λ is `lam`.
+    (L, D) True where m = l. An entry off the diagonal, λ𝒞²/τ − βΩ(τ), is the pair form of λ𝒞². Ω
+    is averaged over its entries by default: as the print's sum, D = 2048 gives four million of
+    them, which swamp the rest. λ is `lam`.
     """
-    dim = c_neg.shape[-1]
-    terms = {
-        "positive": (1.0 - c_pos / tau_pos).square().squeeze(-1),
-        "negative": lam * _row_sum(c_neg.square() / tau_neg, ignored),
-    }
+    beta_pos, beta_neg = omega_weights(c_neg.shape[-1], beta, omega_reduction)
+    loss = (1.0 - c_pos / tau_pos).square()
     if beta:
-        pos_entries, neg_entries = (dim, dim * (dim - 1)) if omega_reduction == "mean" else (1, 1)
-        omega_pos = omega(tau_pos, prior_tau).expand_as(c_pos).squeeze(-1)
-        omega_neg = _row_sum(omega(tau_neg, prior_tau).expand_as(c_neg), ignored)
-        terms["omega_positive"] = beta * omega_pos / pos_entries
-        terms["omega_negative"] = -beta * omega_neg / neg_entries
-    return terms
+        loss = loss + beta_pos * omega(tau_pos, prior_tau)
+    off_diagonal = pair_logit(lam * c_neg.square(), tau_neg, beta_neg, prior_tau)
+    return loss.squeeze(-1) + row_sum(off_diagonal, ignored)
 
 
-def _row_sum(entries: torch.Tensor, ignored: torch.Tensor | None) -> torch.Tensor:
+def omega_weights(dim: int, beta: float, reduction: OmegaReduction) -> tuple[float, float]:
+    """β of each entry of Ω⁺, of which there are D, and of Ω⁻, of which there are D(D − 1)."""
+    return (beta / dim, beta / (dim * (dim - 1))) if reduction == "mean" else (beta, beta)
+
+
+def row_sum(entries: torch.Tensor, ignored: torch.Tensor | None) -> torch.Tensor:
+    """The sum of each row without what is ignored."""
     return (entries if ignored is None else entries.masked_fill(ignored, 0.0)).sum(-1)

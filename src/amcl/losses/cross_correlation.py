@@ -1,12 +1,12 @@
 """The cross-correlation loss of Barlow Twins for C heads and any temperature scheme."""
 
-import functools
 from typing import ClassVar, Literal
 
 import torch
 
 from amcl import functional as F
 from amcl.distributed import gather
+from amcl.functional.cross_correlation import omega_weights, row_sum
 from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
@@ -111,18 +111,28 @@ class CrossCorrelationLoss(PairLoss):
         )
 
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
-        return functools.reduce(torch.add, self._sum_of(pairs, prior_tau).values()), pairs
-
-    def _terms(
-        self, loss: torch.Tensor, pairs: Compared, prior_tau: float
-    ) -> dict[str, torch.Tensor]:
-        return self._sum_of(pairs, prior_tau)
-
-    def _sum_of(self, pairs: Compared, prior_tau: float) -> dict[str, torch.Tensor]:
-        return F.cross_correlation(
+        loss = F.cross_correlation(
             *pairs,
             lam=self.lam,
             beta=self.beta,
             prior_tau=prior_tau,
             omega_reduction=self.omega_reduction,
         )
+        return loss, pairs
+
+    def _terms(
+        self, loss: torch.Tensor, pairs: Compared, prior_tau: float
+    ) -> dict[str, torch.Tensor]:
+        off_diagonal = pairs.s_neg.square() / pairs.tau_neg
+        terms = {
+            "positive": (1.0 - pairs.s_pos / pairs.tau_pos).square().squeeze(-1),
+            "negative": self.lam * row_sum(off_diagonal, pairs.ignored),
+        }
+        if self.beta:
+            dim = pairs.s_neg.shape[-1]
+            beta_pos, beta_neg = omega_weights(dim, self.beta, self.omega_reduction)
+            omega_pos = F.omega(pairs.tau_pos, prior_tau).expand_as(pairs.s_pos).squeeze(-1)
+            omega_neg = F.omega(pairs.tau_neg, prior_tau).expand_as(pairs.s_neg)
+            terms["omega_positive"] = beta_pos * omega_pos
+            terms["omega_negative"] = -beta_neg * row_sum(omega_neg, pairs.ignored)
+        return terms
