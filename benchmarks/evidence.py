@@ -197,7 +197,7 @@ def summary(known: dict[str, Study]) -> str:
     lines = [["", "tuned baseline", "+ AMCL", "gain", "time of a step"]]
     for name in made(known):
         for cells in sides(known[name], METHODS[name]):
-            lines.append([*cells, f"× {slower(cost[name]):.2f}"])
+            lines.append([*cells, told_slower(cost[name])])
     return markdown(lines)
 
 
@@ -212,7 +212,42 @@ def summary_of_defaults(known: dict[str, Study]) -> str:
     return markdown(lines)
 
 
-SUMMARIES = {"summary": summary, "summary-stl10": summary_of_defaults}
+def gains_by_views(known: dict[str, Study]) -> dict[str, dict[str, float]]:
+    """Gains of kNN in points, by kinds of augmentation and seed."""
+    study, name = known["views"], "knn_top1_test"
+    found = {}
+    for values, runs in rows_of(study).items():
+        reference = reference_of(study, values)
+        if runs != reference:
+            theirs = metric(reference, name)
+            ours = metric(runs, name).items()
+            found[dict(values)["views"]] = {seed: 100 * (v - theirs[seed]) for seed, v in ours}
+    return found
+
+
+def trend(known: dict[str, Study]) -> str:
+    """By how much the gain rises with each kind of augmentation that is added."""
+    gains = gains_by_views(known)
+    kinds = [len(views) for views in gains]
+    seeds = list(next(iter(gains.values())))
+    slopes = [
+        statistics.linear_regression(kinds, [of[seed] for of in gains.values()]).slope
+        for seed in seeds
+    ]
+    error = statistics.stdev(slopes) / len(slopes) ** 0.5
+    positive = sum(slope > 0 for slope in slopes)
+    return (
+        f"For each kind that is added the gain changes by {statistics.fmean(slopes):+.2f} points "
+        f"(a line fitted to each seed's gains; standard error over {len(seeds)} seeds "
+        f"{error:.2f}; it rises in {positive} of them)."
+    )
+
+
+SUMMARIES = {
+    "summary": summary,
+    "summary-stl10": summary_of_defaults,
+    "views-trend": trend,
+}
 
 
 def sides(study: Study, told: str) -> list[list[str]]:
@@ -251,22 +286,36 @@ def pair_of(study: Study) -> tuple[OfSeeds, OfSeeds]:
     return base, ours
 
 
-def slower(cost: dict[str, Any]) -> float:
+def slower(cost: dict[str, Any]) -> tuple[float, float, float]:
     """The time of a step with AMCL over one without, each with the one it took turns with.
 
+    The median of all turns, and the limits between which it lies with 95 % confidence: the order
+    of the turns alone decides them, so that a few slow ones do not.
+
     >>> slower({"seconds": {"baseline": [1.0, 4.0, 1.0], "+ AMCL": [1.1, 4.2, 1.5]}})
-    1.1
+    (1.1, 1.05, 1.5)
     """
     turns = zip(cost["seconds"]["+ AMCL"], cost["seconds"]["baseline"], strict=True)
-    return statistics.median(ours / theirs for ours, theirs in turns)
+    ratios = sorted(ours / theirs for ours, theirs in turns)
+    outside = max(0, int(len(ratios) / 2 - 0.98 * len(ratios) ** 0.5))
+    return statistics.median(ratios), ratios[outside], ratios[-1 - outside]
 
 
-def measure_cost(known: dict[str, Study], steps: int) -> None:
-    """Time steps of each method with and without AMCL, on a machine that does nothing else."""
-    found = {}
-    for name in METHODS:
+def told_slower(cost: dict[str, Any]) -> str:
+    """`slower` as a cell of a table."""
+    median, least, most = slower(cost)
+    return f"× {median:.2f} ({least:.2f}–{most:.2f})"
+
+
+def measure_cost(names: Sequence[str], known: dict[str, Study], steps: int) -> None:
+    """Time steps with and without AMCL as studies take them, on a machine that does nothing else.
+
+    What was measured of other studies before is kept.
+    """
+    found = json.loads(COST.read_text(encoding="utf-8")) if COST.exists() else {}
+    for name in names:
         said = known[name].options
-        start = "" if "--recipe" in said else f"--recipe cifar10-{name} "
+        start = "" if "--recipe" in said else f"--recipe cifar10-{name.partition('-')[0]} "
         command = f"amcl cost {start}{said} --batch-size 256 --optimiser adamw"
         command += f" --threads 1 --measure --steps {steps}"
         with tempfile.TemporaryDirectory() as folder:
@@ -276,7 +325,8 @@ def measure_cost(known: dict[str, Study], steps: int) -> None:
             read = json.loads(out.read_text(encoding="utf-8"))
         seconds = {side["name"]: side["measured"]["seconds"] for side in read["columns"]}
         found[name] = {"command": command, "ratios": read["ratios"], "seconds": seconds}
-    COST.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        text = json.dumps(found, indent=1, ensure_ascii=False)
+        COST.write_text(text + "\n", encoding="utf-8")
 
 
 def markdown(lines: list[list[str]]) -> str:
@@ -309,9 +359,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["list", "run", "keep", "cost", "tables"])
-    parser.add_argument("names", nargs="*", help="studies; none with run or keep: all")
+    parser.add_argument("names", nargs="*", help="studies; none: all, with cost the methods")
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
-    parser.add_argument("--steps", type=int, default=20, help="that cost takes of each")
+    parser.add_argument("--steps", type=int, default=40, help="that cost takes of each")
     args = parser.parse_args()
     known = studies()
     if unknown := [name for name in args.names if name not in known]:
@@ -322,7 +372,7 @@ def main() -> None:
             place.write_text(page(place.read_text(encoding="utf-8")), encoding="utf-8")
         return
     if args.what == "cost":
-        measure_cost(known, args.steps)
+        measure_cost(args.names or list(METHODS), known, args.steps)
         return
     for study in chosen:
         if args.what == "list":

@@ -53,11 +53,11 @@ def gains() -> "Figure":
 
 
 def kinds() -> "Figure":
-    """kNN by kinds of augmentation, without AMCL and with it."""
-    from amcl.drawing import BLUE, VERMILION, bare, figure_of, legend_below
+    """kNN by kinds of augmentation, without AMCL and with it, and what AMCL adds."""
+    from amcl.drawing import BLUE, FAINT, VERMILION, bare, figure_of, legend_below
 
     figure = figure_of(6.4, 3.0)
-    ax = figure.subplots()
+    ax, added = figure.subplots(1, 2)
     colours = {
         "cifar10-simclr": (BLUE, "tuned baseline"),
         "cifar10-simclr-amcl": (VERMILION, "+ AMCL"),
@@ -70,9 +70,19 @@ def kinds() -> "Figure":
         means = [statistics.fmean(points) for _, points in ours]
         ax.plot(range(len(ours)), means, color=colour, linewidth=2, label=told)
         ax.set_xticks(range(len(ours)), [views for views, _ in ours])
-    ax.set_xlabel("kinds of augmentation", fontsize=9)
+    gains_of = evidence.gains_by_views(evidence.studies())
+    added.axhline(0, color=FAINT, linewidth=1)
+    for place, of_seeds in enumerate(gains_of.values()):
+        points = list(of_seeds.values())
+        added.plot([place] * len(points), points, "o", color=VERMILION, markersize=4, alpha=0.5)
+    means = [statistics.fmean(of_seeds.values()) for of_seeds in gains_of.values()]
+    added.plot(range(len(means)), means, color=VERMILION, linewidth=2)
+    added.set_xticks(range(len(means)), list(gains_of))
     ax.set_ylabel("kNN on test images, %", fontsize=9)
-    bare(ax)
+    added.set_ylabel("gain in points, by seed", fontsize=9)
+    for each in (ax, added):
+        each.set_xlabel("kinds of augmentation", fontsize=9)
+        bare(each)
     legend_below(figure)
     return figure
 

@@ -71,3 +71,18 @@ def test_gains_are_paired_by_seed(evidence):
     assert evidence.gain(ours, theirs) == "+1.5 ± 0.7"
     assert evidence.gain({"0": 0.41}, theirs) == "+1.0"
     assert evidence.gain({"7": 0.41}, theirs) == ""
+
+
+def test_the_rise_of_gains_is_that_of_lines_fitted_seed_by_seed(evidence, monkeypatch):
+    gains = {"a": {"0": 1.0, "1": 0.0}, "ab": {"0": 2.0, "1": 0.0}, "abc": {"0": 3.0, "1": 0.0}}
+    monkeypatch.setattr(evidence, "gains_by_views", lambda known: gains)
+    told = evidence.trend({})
+    assert "changes by +0.50 points" in told
+    assert "over 2 seeds 0.50; it rises in 1 of them" in told
+
+
+def test_a_slow_turn_does_not_move_the_time_of_a_step(evidence):
+    seconds = {"baseline": [1.0] * 41, "+ AMCL": [1.04] * 40 + [9.0]}
+    assert evidence.told_slower({"seconds": seconds}) == "× 1.04 (1.04–1.04)"
+    seconds["+ AMCL"] = [1 + turn / 100 for turn in range(41)]
+    assert evidence.told_slower({"seconds": seconds}) == "× 1.20 (1.14–1.26)"
