@@ -2,7 +2,7 @@
 
     python benchmarks/evidence.py list             # every study, and the command behind it
     python benchmarks/evidence.py run NAME …       # carry it out with `amcl sweep`, and keep it
-    python benchmarks/evidence.py cost             # steps with and without AMCL, timed in turns
+    python benchmarks/evidence.py cost [NAME …]    # steps with and without AMCL, timed in turns
     python benchmarks/evidence.py tables           # results.md and tuning.md in docs, from it
 
 Studies are in benchmarks/evidence/studies.toml. A sweep that was stopped goes on with the same
@@ -297,6 +297,7 @@ def slower(cost: dict[str, Any]) -> tuple[float, float, float]:
     """
     turns = zip(cost["seconds"]["+ AMCL"], cost["seconds"]["baseline"], strict=True)
     ratios = sorted(ours / theirs for ours, theirs in turns)
+    # Of n turns about n/2 ± 0.98 √n lie below the true median: 1.96 deviations of a fair coin.
     outside = max(0, int(len(ratios) / 2 - 0.98 * len(ratios) ** 0.5))
     return statistics.median(ratios), ratios[outside], ratios[-1 - outside]
 
@@ -359,7 +360,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("what", choices=["list", "run", "keep", "cost", "tables"])
-    parser.add_argument("names", nargs="*", help="studies; none: all, with cost the methods")
+    parser.add_argument("names", nargs="*", help="studies; none: all, or with cost one a method")
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--steps", type=int, default=40, help="that cost takes of each")
     args = parser.parse_args()
