@@ -41,9 +41,9 @@ def _adaptive(**options):
     return lambda dim: AdaptiveTemperature(dim, **options)
 
 
-def _adaptive_samples(scheme, raw=False):
+def _adaptive_samples(scheme, shared=False):
     layers = phi_layers(scheme)
-    return samples.adaptive(layers, scheme.eta, scheme.iota, scale_of(scheme), raw)
+    return samples.adaptive(layers, scheme.eta, scheme.iota, scale_of(scheme), shared=shared)
 
 
 def _adaptive_channels(scheme):
@@ -91,7 +91,7 @@ SCHEMES = {
     ),
     "first head": Scheme(
         lambda dim: FirstHeadTemperature(AdaptiveTemperature(dim)),
-        lambda scheme: samples.first_head(_adaptive_samples(scheme.adaptive)),
+        lambda scheme: samples.first_head(_adaptive_samples(scheme.adaptive, shared=True)),
         lambda scheme: channels.first_head(_adaptive_channels(scheme.adaptive)),
     ),
     "TaU": Scheme(

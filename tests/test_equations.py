@@ -1,6 +1,7 @@
 """Vectorised against literal: every loss, form and scheme to 1e-10 in float64, and gradcheck."""
 
 import itertools
+from unittest import mock
 
 import pytest
 import torch
@@ -17,6 +18,12 @@ FORMS = {
     "top_k_softmax": {"form": "top_k_softmax", "top_k": 2},
     "max": {"form": "max"},
     "top_k, set form of Ω": {"form": "top_k", "top_k": 2, "omega_set": "literal"},
+    "softmax, Ω outside": {"form": "softmax", "omega_place": "outside"},
+    "softmax, set form of Ω outside": {
+        "form": "softmax",
+        "omega_place": "outside",
+        "omega_set": "literal",
+    },
 }
 SIZES = [((1, 2, 3), "mean"), ((3, 4, 5), "sum"), ((2, 5, 3), "mean")]
 # β with τ₀, and the sizes with the reduction, so that each value meets each other kind
@@ -37,7 +44,8 @@ def check_gradients(loss, *inputs):
     """gradcheck with respect to the inputs and to the scheme's parameters.
 
     Of each it tries one random direction instead of every element (`fast_mode`), with tolerances
-    far below the usual (1e-5 and 1e-3), so that an error in one element alone still shows.
+    far below the usual (1e-5 and 1e-3), so that an error in one element alone still shows. The gate
+    of adaptive temperatures, which passes no gradient, is held fixed.
     """
     loss.eval()
     named = dict(loss.named_parameters())
@@ -47,7 +55,10 @@ def check_gradients(loss, *inputs):
         return functional_call(loss, given, args[: len(inputs)])
 
     tight = {"atol": 1e-7, "rtol": 1e-5}
-    assert torch.autograd.gradcheck(call, (*inputs, *named.values()), fast_mode=True, **tight)
+    with mock.patch.object(
+        AdaptiveTemperature, "gate", lambda _, z, shared=False: z.new_full((len(z), 1, 1), 0.7)
+    ):
+        assert torch.autograd.gradcheck(call, (*inputs, *named.values()), fast_mode=True, **tight)
 
 
 @pytest.mark.parametrize("scheme_name", SCHEMES)
@@ -56,7 +67,10 @@ def check_gradients(loss, *inputs):
 @pytest.mark.parametrize("negatives", ["both_views", "other_view", "queue"])
 def test_contrastive(scheme_name, form, positive_in_denominator, negatives):
     scheme = SCHEMES[scheme_name]
-    for ((c, n, d), reduction), (beta, prior_tau) in itertools.product(SIZES, OMEGAS):
+    cases = itertools.product(SIZES, OMEGAS)
+    for similarity, (((c, n, d), reduction), (beta, prior_tau)) in zip(
+        itertools.cycle(["plain", "relative"]), cases, strict=False
+    ):
         if negatives == "other_view" and n < 3:
             n = 3  # κ = 2 wants two negatives
         temperature = scheme.make(d).double()
@@ -65,6 +79,7 @@ def test_contrastive(scheme_name, form, positive_in_denominator, negatives):
             temperature,
             positive_in_denominator=positive_in_denominator,
             negatives="other_view" if negatives == "other_view" else "both_views",
+            similarity=similarity,
             beta=beta,
             prior_tau=prior_tau,
             head_reduction=reduction,
@@ -75,6 +90,7 @@ def test_contrastive(scheme_name, form, positive_in_denominator, negatives):
         view0, view1, given = items(z0, extra), items(z1, extra), items(queue, extra)
         options = reference_options(FORMS[form], beta, prior_tau, d)
         options["positive_in_denominator"] = positive_in_denominator
+        options["similarity"] = similarity
         tau = scheme.on_samples(temperature)
         if negatives == "queue":
             expected = contrastive.queue(c, view0, view1, given, tau, reduction, **options)
@@ -87,12 +103,14 @@ def test_contrastive(scheme_name, form, positive_in_denominator, negatives):
 @pytest.mark.parametrize("scheme_name", SCHEMES)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("positive_in_denominator", [True, False])
-def test_contrastive_gradients(scheme_name, form, positive_in_denominator):
+@pytest.mark.parametrize("similarity", ["plain", "relative"])
+def test_contrastive_gradients(scheme_name, form, positive_in_denominator, similarity):
     temperature = SCHEMES[scheme_name].make(3).double()
     loss = amcl.ContrastiveLoss(
         2,
         temperature,
         positive_in_denominator=positive_in_denominator,
+        similarity=similarity,
         beta=0.3,
         **FORMS[form],
     )
@@ -210,7 +228,7 @@ def test_cross_correlation_gradients(scheme_name):
 
 def test_raw_input_to_phi():
     temperature = AdaptiveTemperature(3, phi_input="raw", phi_output="plain").double()
-    loss = amcl.ContrastiveLoss(2, temperature, beta=0.3)
+    loss = amcl.ContrastiveLoss(2, temperature, beta=0.3, similarity="plain")
     z0, z1 = projections(temperature, (2, 4, 3), (2, 4, 3))
     tau = samples.adaptive(phi_layers(temperature), temperature.eta, temperature.iota, raw=True)
     options = reference_options({"form": "softmax"}, 0.3, 0.1, 3)

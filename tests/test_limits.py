@@ -144,6 +144,7 @@ def test_the_softmax_forms_are_the_likelihood_ratio(positive_in_denominator):
         2,
         temperature,
         positive_in_denominator=positive_in_denominator,
+        similarity="plain",
         beta=1.0,
         prior_tau="literal",
         head_reduction="sum",

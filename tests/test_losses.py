@@ -52,7 +52,7 @@ def test_options_of_the_drop_in_arrive(option):
 
 
 def test_the_drop_in_has_its_range_around_its_prior():
-    for given, ends in (({}, (0.5, 1.5)), ({"eta": 0.2}, (0.2, 1.2)), ({"iota": 0.4}, (0.5, 0.9))):
+    for given, ends in (({}, (0.5, 1.5)), ({"eta": 0.2}, (0.2, 1.2)), ({"iota": 0.6}, (0.5, 1.1))):
         temperature = amcl.AMCLLoss(3, 8, prior_tau=1.0, phi_gradient=False, **given).temperature
         assert (temperature.eta, temperature.eta + temperature.iota) == pytest.approx(ends)
         assert not temperature.phi_gradient
@@ -221,7 +221,18 @@ def test_a_shared_target_may_keep_its_head_dimension():
         ({"beta": float("nan")}, "beta must be a finite number, at least 0, got nan"),
         ({"prior_tau": 0.0}, "prior_tau must be a finite number above 0, got 0.0"),
         ({"prior_tau": "print"}, "above 0, got 'print': .* or 'literal'"),
-        ({"omega_set": "literal"}, "goes with form='top_k' or 'max', got form='softmax'"),
+        (
+            {"omega_set": "literal"},
+            "goes with form='top_k' or 'max', or with omega_place='outside'",
+        ),
+        (
+            {"form": "max", "omega_place": "outside"},
+            "form='max' has no softmax, so Ω always stands",
+        ),
+        ({"omega_place": "in"}, "'inside', 'outside'; got 'in'"),
+        ({"similarity": "cosine"}, "'relative', 'plain'; got 'cosine'"),
+        ({"prior_tau": 0.1, "eta": 0.2}, "prior_tau=0.1 lies outside the range of τ, 0.2 to 0.3"),
+        ({"prior_tau": 1.0, "iota": 0.4}, "prior_tau=1.0 lies outside the range of τ, 0.5 to 0.9"),
         ({"omega_set": "sum"}, "'mean', 'literal'; got 'sum'"),
         ({"head_reduction": "max"}, "'mean', 'sum'; got 'max'"),
         ({"negatives": "queue"}, "'both_views', 'other_view'; got 'queue'"),
@@ -238,6 +249,46 @@ def test_a_shared_target_may_keep_its_head_dimension():
 def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
         amcl.AMCLLoss(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tau": 0.5}, r"AMCLLoss has no setting 'tau': the temperature .* is prior_tau"),
+        ({"temperature": 0.5}, r"no setting 'temperature': .* use ContrastiveLoss\(num_heads"),
+        ({"phi_deep": 2}, r"no setting 'phi_deep': accepted are .*phi_depth, phi_gradient"),
+    ],
+)
+def test_the_drop_in_names_its_settings(options, message):
+    with pytest.raises(TypeError, match=message):
+        amcl.AMCLLoss(3, 8, **options)
+
+
+def test_the_drop_in_takes_all_that_belongs_to_phi():
+    temperature = amcl.AMCLLoss(3, 8, phi_input="raw", phi_depth=2, phi_scale=1.5).temperature
+    assert (temperature.phi_input, temperature.phi_scale) == ("raw", 1.5)
+    assert len(temperature.phi) == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "prior_tau"),
+    [
+        ({}, 0.1),
+        ({"eta": 0.2}, 0.25),
+        ({"lower": 0.5, "upper": 1.5}, 1.0),
+        ({"lower": 0.05, "upper": 0.5}, 0.1),
+    ],
+)
+def test_the_prior_of_the_drop_in_lies_inside_its_range(given, prior_tau):
+    assert amcl.AMCLLoss(3, 8, **given).prior_tau == pytest.approx(prior_tau)
+
+
+def test_empty_batches_and_queues_of_another_dtype_are_named():
+    loss, queue = amcl.AMCLLoss(3, 8), torch.randn(3, 20, 8)
+    with pytest.raises(ValueError, match=r"hold no images, got \(3, 0, 8\): skip empty batches"):
+        loss(queue[:, :0], queue[:, :0], queue)
+    with pytest.raises(TypeError, match=r"float64 and the views .*use negatives.to\(torch.float32"):
+        loss(queue[:, :6], queue[:, 6:12], queue.double())
 
 
 def test_more_bad_settings():

@@ -18,24 +18,34 @@ def anchor_loss(
     beta=0.0,
     prior_tau=1.0,
     omega_set="mean",
+    omega_place="inside",
+    similarity="plain",
 ):
     """The loss of one anchor in head c, with `negatives` the N^- of the paper's index n."""
     s_pos = sim(anchor.z[c], positive.z[c])
     tau_pos = tau("positive", c, anchor, positive)
-    loss = -s_pos / tau_pos + beta * omega(tau_pos, prior_tau)
 
     pairs = []  # (similarity, temperature) of each candidate of the denominator
     for negative in negatives:
         pairs.append((sim(anchor.z[c], negative.z[c]), tau("negative", c, anchor, negative)))
+    if form != "softmax":
+        pairs = most_similar(pairs, 1 if form == "max" else kappa)
+    if similarity == "relative":
+        level = negative_level([s for s, _ in pairs], prior_tau)
+        pairs = [(s - level, t) for s, t in pairs]
+        s_pos -= level
+    loss = -s_pos / tau_pos + beta * omega(tau_pos, prior_tau)
 
     if form in ("softmax", "top_k_softmax"):
-        if form == "top_k_softmax":
-            pairs = most_similar(pairs, kappa)
+        inside = beta
+        if omega_place == "outside":  # Eq. 3
+            loss -= beta * omega_of_set([t for _, t in pairs], prior_tau, omega_set)
+            inside = 0.0
         if positive_in_denominator:
             pairs.append((s_pos, tau_pos))
         denominator = 0.0
         for s, t in pairs:
-            denominator += math.exp(s / t - beta * omega(t, prior_tau))
+            denominator += math.exp(s / t - inside * omega(t, prior_tau))
         return loss + math.log(denominator)
 
     if positive_in_denominator:
@@ -43,16 +53,27 @@ def anchor_loss(
     chosen = most_similar(pairs, 1 if form == "max" else kappa)
     for s, t in chosen:
         loss += s / t / len(chosen)
+    return loss - beta * omega_of_set([t for _, t in chosen], prior_tau, omega_set)
+
+
+def omega_of_set(taus, prior_tau, omega_set):
+    """Ω of a set: the mean, or the paper's Ω({n*_k}) = log(τ_1 · … · τ_κ) + Σ 1/τ_k."""
     if omega_set == "mean":
-        for _, t in chosen:
-            loss -= beta * omega(t, prior_tau) / len(chosen)
-    else:  # the print's Ω({n*_k}) = log(τ_1 · … · τ_κ) + Σ 1/τ_k
-        product, inverse = 1.0, 0.0
-        for _, t in chosen:
-            product *= t
-            inverse += 1.0 / t
-        loss -= beta * (math.log(product) + inverse)
-    return loss
+        return sum(omega(t, prior_tau) for t in taus) / len(taus)
+    product, inverse = 1.0, 0.0
+    for t in taus:
+        product *= t
+        inverse += 1.0 / t
+    return math.log(product) + inverse
+
+
+def negative_level(similarities, prior_tau):
+    """The mean similarity of negatives, each weighed by exp(4 s/τ₀)."""
+    weights = [math.exp(4.0 * s / prior_tau) for s in similarities]
+    total = 0.0
+    for weight, s in zip(weights, similarities, strict=True):
+        total += weight * s
+    return total / sum(weights)
 
 
 def most_similar(pairs, kappa):

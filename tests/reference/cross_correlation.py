@@ -2,7 +2,7 @@
 
 import math
 
-from reference.temperature import Item, centred, dot, omega, phi, sigma, unit
+from reference.temperature import Item, centred, dot, gate, omega, phi, sigma, unit
 
 
 def standardised(column, eps=1e-5):
@@ -45,6 +45,10 @@ def phi_on_channels(layers, eta, iota, scale=None):
             width = range(len(columns(batch0, c)))
             a = centred(a, [key(batch0, c, channel) for channel in width], scale)
             b = centred(b, [key(batch1, c, channel) for channel in width], scale)
+            gates = [
+                gate([standardised(x) for x in columns(batch, c)]) for batch in (batch0, batch1)
+            ]
+            return sigma(math.sqrt(gates[0] * gates[1]) * dot(a, b), eta, iota)
         return sigma(dot(a, b), eta, iota)
 
     return tau

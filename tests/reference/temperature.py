@@ -60,6 +60,17 @@ def centred(a, batch, scale, eps=1e-8):
     return [math.sqrt(scale) * x / math.sqrt(dot(a, a) + eps) for x in a]
 
 
+def gate(vectors):
+    """(1 − s̄)⁸, with s̄ the mean cosine of two different vectors, and none below 0."""
+    total, count = 0.0, 0
+    for i, a in enumerate(vectors):
+        for j, b in enumerate(vectors):
+            if i != j:
+                total += sim(a, b)
+                count += 1
+    return (1.0 - max(0.0, total / count if count else 0.0)) ** 8
+
+
 def sigma(r, eta, iota):
     """σ(r) = ι / (1 + exp(r)) + η."""
     return iota / (1.0 + math.exp(r)) + eta
@@ -70,8 +81,15 @@ def omega(tau, prior_tau):
     return math.log(tau) / prior_tau + 1.0 / tau
 
 
-def adaptive(layers, eta, iota, scale=None, raw=False):
-    """τ = σ(⟨φ(z), φ(z')⟩), head by head; with a scale ρ φ is centred."""
+def adaptive(layers, eta, iota, scale=None, raw=False, shared=False):
+    """τ = σ(⟨φ(z), φ(z')⟩), head by head; with a scale ρ φ is centred and r is gated.
+
+    The gate is that of the head, or where all heads share a τ that of the head most alike.
+    """
+
+    def gate_of(c, batch):
+        heads = range(len(batch[0].z)) if shared else [c]
+        return min(gate([item.z[head] for item in batch]) for head in heads)
 
     def key(c, item):
         return phi(layers, item.z[c] if raw else unit(item.z[c]))
@@ -81,6 +99,8 @@ def adaptive(layers, eta, iota, scale=None, raw=False):
         if scale is not None:
             a = centred(a, [key(c, item) for item in anchor.batch], scale)
             b = centred(b, [key(c, item) for item in other.batch], scale)
+            closed = math.sqrt(gate_of(c, anchor.batch) * gate_of(c, other.batch))
+            return sigma(closed * dot(a, b), eta, iota)
         return sigma(dot(a, b), eta, iota)
 
     return tau

@@ -68,7 +68,7 @@ _TUNED: dict[str, tuple[float, dict[str, Any]]] = {
     "simclr": (0.008, {"tau": 0.1, "projector_last_norm": "plain"}),
     "moco": (
         0.004,
-        {"tau": 0.2, "prior_tau": 0.2, "queue": 1024, "projector_last_norm": "plain"},
+        {"tau": 0.2, "queue": 1024, "projector_last_norm": "plain"},
     ),
     "simsiam": (
         0.002,

@@ -1,10 +1,14 @@
 """The equations as pure functions on tensors. Only torch is imported here."""
 
 from amcl.functional.contrastive import (
+    OmegaPlace,
     OmegaSet,
+    Similarity,
     let_positive_compete,
     mean_contrast,
     most_similar,
+    negative_level,
+    omega_of_set,
     softmax_contrast,
 )
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
@@ -19,7 +23,7 @@ from amcl.functional.masked import (
 )
 from amcl.functional.negative_cosine import negative_cosine
 from amcl.functional.pair import pair_logit, pair_logsumexp
-from amcl.functional.similarity import all_pairs, paired, unit
+from amcl.functional.similarity import all_pairs, mean_cosine, paired, unit
 from amcl.functional.temperature import (
     cosine_schedule_tau,
     literal_prior_tau,
@@ -29,8 +33,10 @@ from amcl.functional.temperature import (
 )
 
 __all__ = [
+    "OmegaPlace",
     "OmegaReduction",
     "OmegaSet",
+    "Similarity",
     "all_pairs",
     "channels",
     "cosine_schedule_tau",
@@ -39,11 +45,14 @@ __all__ = [
     "literal_prior_tau",
     "masked_reconstruction",
     "mean_contrast",
+    "mean_cosine",
     "most_similar",
     "negative_cosine",
+    "negative_level",
     "noise_prediction",
     "normalised_patches",
     "omega",
+    "omega_of_set",
     "pair_logit",
     "pair_logsumexp",
     "paired",

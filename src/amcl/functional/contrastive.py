@@ -10,8 +10,11 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from amcl.functional.pair import pair_logit, pair_logsumexp
+from amcl.functional.temperature import omega
 
 OmegaSet = Literal["mean", "literal"]
+OmegaPlace = Literal["inside", "outside"]
+Similarity = Literal["relative", "plain"]
 
 
 def most_similar(s: torch.Tensor, kappa: int, ignored: torch.Tensor | None = None) -> torch.Tensor:
@@ -23,6 +26,24 @@ def most_similar(s: torch.Tensor, kappa: int, ignored: torch.Tensor | None = Non
     with torch.no_grad():
         ranked = s if ignored is None else s.masked_fill(ignored, -torch.inf)
         return ranked.topk(kappa, dim=-1, sorted=False).indices
+
+
+def negative_level(
+    s_neg: torch.Tensor, prior_tau: float, ignored: torch.Tensor | None = None
+) -> torch.Tensor:
+    """b: how similar an anchor's hard negatives are, the mean of s⁻ weighted by softmax(4 s⁻/τ₀).
+
+    s_neg: (C, N, K); `ignored` (True for no negative) broadcasts to it. Returns (C, N, 1). The
+    weights are those of InfoNCE at a quarter of τ₀, so that the hardest few set the level.
+
+    A temperature that scales s − b instead of s cannot tell pairs apart where similarities do
+    not: where an anchor's pairs have the same s, s − b is 0 and so are their logits, whatever
+    their temperatures. With one τ for all pairs of an anchor, b cancels.
+    """
+    logits = s_neg * (4.0 / prior_tau)
+    if ignored is not None:
+        logits = logits.masked_fill(ignored, -torch.inf)
+    return (logits.softmax(-1) * s_neg).sum(-1, keepdim=True)
 
 
 def let_positive_compete(
@@ -51,17 +72,44 @@ def softmax_contrast(
     positive_in_denominator: bool = True,
     beta: float = 0.0,
     prior_tau: float = 1.0,
+    omega_place: OmegaPlace = "inside",
+    omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
     """−u⁺ + log Σ exp(u) over the denominator, with u = s/τ − β Ω(τ) of each pair.
 
     InfoNCE (Eq. 1.4 and 9) with the positive in the denominator, NT-Xent as printed (Eq. 1.1, 6
     and 7) without. s_pos: (C, N, 1), s_neg: (C, N, K), the rest broadcasts. Returns (C, N).
+
+    `omega_place="outside"` is Eq. 3: the softmax of s/τ alone, then + β Ω(τ⁺) − β Ω({τ⁻}), where Ω
+    of the set is as in `omega_of_set`.
     """
+    if omega_place == "outside" and beta:
+        plain = softmax_contrast(
+            s_pos, tau_pos, s_neg, tau_neg, ignored, positive_in_denominator=positive_in_denominator
+        )
+        negatives = omega_of_set(tau_neg.expand_as(s_neg), prior_tau, ignored, omega_set)
+        return plain + beta * (omega(tau_pos, prior_tau).squeeze(-1) - negatives)
     u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau).squeeze(-1)
     u_neg = pair_logsumexp(s_neg, tau_neg, ignored, beta, prior_tau)
     if positive_in_denominator:
         return -logsigmoid(u_pos - u_neg)  # log(1 + exp(u⁻ − u⁺)), exact where u⁺ ≫ u⁻ too
     return u_neg - u_pos
+
+
+def omega_of_set(
+    tau: torch.Tensor,
+    prior_tau: float,
+    ignored: torch.Tensor | None = None,
+    omega_set: OmegaSet = "mean",
+) -> torch.Tensor:
+    """Ω({τ⁻}) of the negatives of each anchor. tau: (C, N, K). Returns (C, N).
+
+    The mean of Ω, or the paper's set form (under Eq. 5), log Π τ + Σ 1/τ, which lacks D/2.
+    """
+    each = omega(tau, prior_tau if omega_set == "mean" else 1.0)
+    kept = torch.ones_like(each) if ignored is None else (~ignored).to(each).expand_as(each)
+    total = (each * kept).sum(-1)
+    return total / kept.sum(-1) if omega_set == "mean" else total
 
 
 def mean_contrast(

@@ -12,6 +12,16 @@ def unit(z: torch.Tensor) -> torch.Tensor:
     return F.normalize(z, dim=-1)
 
 
+def mean_cosine(mean: torch.Tensor, n: int) -> torch.Tensor:
+    """Mean cosine of two different items out of n, from the mean of their unit vectors.
+
+    mean: (C, 1, D). Returns (C, 1, 1). The squared length of the mean is the mean cosine of all n²
+    pairs, of which n are pairs of an item with itself. One item alone has 0.
+    """
+    of_all = mean.square().sum(-1, keepdim=True)
+    return (n * of_all - 1.0) / (n - 1) if n > 1 else torch.zeros_like(of_all)
+
+
 def paired(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Dot product of each anchor with its own partner.
 

@@ -136,6 +136,8 @@ def same_items(z0: torch.Tensor, z1: torch.Tensor) -> None:
             "the two views must show the same N images in the same width D: got (N, D) = "
             f"{tuple(z0.shape[1:])} and {tuple(z1.shape[1:])}."
         )
+    if not z0.shape[1]:
+        raise ValueError(f"the views hold no images, got {tuple(z0.shape)}: skip empty batches.")
 
 
 def _tensor(name: str, z: object) -> None:

@@ -1,5 +1,7 @@
 """NT-Xent and InfoNCE for C heads and any temperature scheme."""
 
+from collections.abc import Mapping
+from inspect import signature
 from typing import Any, Literal
 
 import torch
@@ -10,8 +12,7 @@ from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
-from amcl.temperature import AdaptiveTemperature, Temperature, range_around
-from amcl.temperature.adaptive import PhiOutput
+from amcl.temperature import AdaptiveTemperature, Temperature, prior_inside, range_around
 
 Form = Literal["softmax", "top_k", "top_k_softmax", "max"]
 
@@ -21,16 +22,23 @@ class ContrastiveLoss(PairLoss):
 
     Called with two views (C, N, D), the negatives come from the batch: "both_views" makes 2N
     anchors with 2N − 2 negatives each (SimCLR), "other_view" N anchors, those of the first view,
-    with N − 1 each (MoCo v3). Called with `negatives` (C, K, D), such as a queue, the first view
-    is the anchor and the second its positive (MoCo). Over several processes candidates are
-    gathered from all of them with gradient; each process brings the same N.
+    with N − 1 each (MoCo v3). Called with `negatives` (C, K, D), such as a queue, the same on
+    every process, the first view is the anchor and the second its positive (MoCo). Over several
+    processes candidates are gathered from all of them with gradient; each brings the same N.
 
     - `form`: "softmax" over all negatives; "top_k", the print's best, the plain mean over the κ
       most similar of each head; "max", the same with κ = 1; "top_k_softmax", not in the paper, the
       softmax over those κ, which keeps the weighting whose absence lets plain top_k collapse;
     - `positive_in_denominator`: True is InfoNCE, False NT-Xent as printed; in "top_k" and "max"
       the positive then competes for the κ places;
-    - `omega_set`: Ω of the κ chosen, their "mean" or the print's set form ("literal");
+    - `similarity`: "plain" is the paper's s; "relative" measures s from the level of the anchor's
+      hard negatives (`functional.negative_level`), so that temperatures cannot make up for
+      projections that are alike in groups either. It makes no difference where all pairs of an
+      anchor share a temperature;
+    - `omega_place`: in the softmax forms Ω of each negative pair stands "inside" the logarithm, so
+      that u = s/τ − βΩ(τ) is the logit of a pair, or Ω of all of them "outside" (Eq. 3);
+    - `omega_set`: Ω of a set of negatives, the κ chosen or those of Eq. 3, is their "mean" or the
+      paper's set form ("literal");
     - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
 
     >>> from amcl.temperature import ConstantTemperature
@@ -50,9 +58,11 @@ class ContrastiveLoss(PairLoss):
         top_k: int | None = None,
         positive_in_denominator: bool = True,
         negatives: Literal["both_views", "other_view"] = "both_views",
+        similarity: F.Similarity = "plain",
         beta: float = 0.0,
         prior_tau: PriorTau = 0.1,
         omega_set: F.OmegaSet = "mean",
+        omega_place: F.OmegaPlace = "inside",
         head_reduction: HeadReduction = "mean",
         max_pairs: int | None = None,
         validate: bool = True,
@@ -68,19 +78,29 @@ class ContrastiveLoss(PairLoss):
         )
         choose("form", form, ("softmax", "top_k", "top_k_softmax", "max"))
         choose("negatives", negatives, ("both_views", "other_view"))
+        choose("similarity", similarity, ("relative", "plain"))
         choose("omega_set", omega_set, ("mean", "literal"))
+        choose("omega_place", omega_place, ("inside", "outside"))
         if form in ("top_k", "top_k_softmax"):
             whole_number("top_k", top_k, f"form={form!r} keeps that many negatives (κ)")
         if form in ("softmax", "max") and top_k is not None:
             raise ValueError(
                 f"form={form!r} takes no top_k, got {top_k}: use form='top_k' or 'top_k_softmax'."
             )
-        if omega_set == "literal" and form in ("softmax", "top_k_softmax"):
+        softmax = form in ("softmax", "top_k_softmax")
+        if omega_set == "literal" and softmax and omega_place == "inside":
             raise ValueError(
-                "omega_set='literal' is the print's Ω of the κ chosen negatives: it goes with "
-                f"form='top_k' or 'max', got form={form!r}."
+                "omega_set='literal' is the paper's Ω of a set of negatives: it goes with "
+                "form='top_k' or 'max', or with omega_place='outside', got "
+                f"form={form!r} and omega_place='inside'."
+            )
+        if omega_place == "outside" and not softmax:
+            raise ValueError(
+                f"form={form!r} has no softmax, so Ω always stands outside of it: leave out "
+                "omega_place='outside'."
             )
         self.form, self.top_k, self.omega_set = form, top_k, omega_set
+        self.omega_place, self.similarity = omega_place, similarity
         self.positive_in_denominator, self.negatives = positive_in_denominator, negatives
 
     def forward(
@@ -121,7 +141,8 @@ class ContrastiveLoss(PairLoss):
         if given is not None:
             given, extra = self._split("negatives", given)
             _same_width(given, view0.vectors)
-            queue = self._projections(given, extra).as_candidates()
+            _same_dtype(given, view0.vectors)
+            queue = self._projections(given, extra, shared=True).as_candidates()
             return Pairs(view0, view1.as_positives(), queue, ignore=index[:, :0])
         own, candidates = index + rank() * n, view1.as_candidates_of_all_ranks()
         if self.negatives == "other_view":
@@ -140,8 +161,10 @@ class ContrastiveLoss(PairLoss):
         same_items(z0, z1)
         return self._projections(z0, extra0), self._projections(z1, extra1)
 
-    def _projections(self, z: torch.Tensor, extra: torch.Tensor | None) -> Items:
-        return self._items(F.unit(z), lambda scheme: scheme.keys(z, extra))
+    def _projections(
+        self, z: torch.Tensor, extra: torch.Tensor | None, shared: bool = False
+    ) -> Items:
+        return self._items(F.unit(z), lambda scheme: scheme.keys(z, extra, shared))
 
     def _check_negatives(self, pairs: Pairs) -> None:
         available = pairs.negatives_each
@@ -160,11 +183,22 @@ class ContrastiveLoss(PairLoss):
     def kappa(self) -> int | None:
         return 1 if self.form == "max" else self.top_k
 
+    def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:
+        branches = [self.temperature.branch(sign) for sign in ("positive", "negative")]
+        if self.similarity == "plain" or all(branch.bounds() is None for branch in branches):
+            return None  # with one τ for all pairs of an anchor it would cancel
+        return F.negative_level(pairs.s_neg, prior_tau, pairs.ignored)
+
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
         inside, beta = self.positive_in_denominator, self.beta
         if not self._averages:
             loss = F.softmax_contrast(
-                *pairs, positive_in_denominator=inside, beta=beta, prior_tau=prior_tau
+                *pairs,
+                positive_in_denominator=inside,
+                beta=beta,
+                prior_tau=prior_tau,
+                omega_place=self.omega_place,
+                omega_set=self.omega_set,
             )
             return loss, pairs
         if inside:
@@ -179,9 +213,14 @@ class ContrastiveLoss(PairLoss):
         omega = self.beta * F.omega(pairs.tau_pos, prior_tau).squeeze(-1).expand_as(positive)
         rest = loss - positive - omega
         terms = {"positive": positive, "omega_positive": omega, "negative": rest}
-        if self._averages:  # in a softmax, Ω⁻ stands inside the logarithm
+        if self._averages:
             terms["negative"] = (pairs.s_neg / pairs.tau_neg).mean(-1)
             terms["omega_negative"] = rest - terms["negative"]
+        elif self.omega_place == "outside":  # else Ω⁻ stands inside the logarithm
+            tau = pairs.tau_neg.expand_as(pairs.s_neg)
+            of_set = F.omega_of_set(tau, prior_tau, pairs.ignored, self.omega_set)
+            terms["omega_negative"] = -self.beta * of_set
+            terms["negative"] = rest - terms["omega_negative"]
         return terms
 
     @property
@@ -192,10 +231,12 @@ class ContrastiveLoss(PairLoss):
 class AMCLLoss(ContrastiveLoss):
     """The drop-in: InfoNCE over C heads with a learned temperature for each pair in each head.
 
-    A `ContrastiveLoss` with an `AdaptiveTemperature` and the settings that hold it up: Ω with its
-    minimum at τ₀ = 0.1, β = 0.1, τ between τ₀/2 and 3τ₀/2, the mean over heads. φ is part of the
-    loss: give `loss.parameters()` to the optimiser too. `phi_scale`, `phi_output` and
-    `phi_gradient` are those of `AdaptiveTemperature`, `settings` those of `ContrastiveLoss`.
+    A `ContrastiveLoss` with an `AdaptiveTemperature` around τ₀ (`prior_tau`, 0.1), between τ₀/2 and
+    3τ₀/2. The range is what holds τ: Ω, of weight β = 0.1, pulls pairs with s < β toward τ₀ and has
+    no minimum inside the range for the others. Where a range is given and no τ₀, τ₀ is 0.1 if that
+    lies inside, else the middle. φ is part of the loss: give `loss.parameters()` to the optimizer
+    too. Settings that begin with `phi_` are those of `AdaptiveTemperature`, all others those of
+    `ContrastiveLoss`.
 
     >>> z0, z1 = torch.randn(2, 3, 16, 128)
     >>> loss = AMCLLoss(num_heads=3, dim=128)(z0, z1)
@@ -213,27 +254,55 @@ class AMCLLoss(ContrastiveLoss):
         lower: float | None = None,
         upper: float | None = None,
         beta: float = 0.1,
-        prior_tau: PriorTau = 0.1,
-        phi_scale: float = 2.0,
-        phi_output: PhiOutput = "centred",
-        phi_gradient: bool = True,
+        prior_tau: PriorTau | None = None,
         **settings: Any,
     ) -> None:
+        _known(settings)
         if lower is upper is None:
-            lowest, highest = range_around(prior_tau, dim)
+            lowest, highest = range_around(_TAU if prior_tau is None else prior_tau, dim)
             eta = lowest if eta is None else eta
             iota = round(highest - lowest, 12) if iota is None else iota
+        of_phi = {name: settings.pop(name) for name in tuple(settings) if name.startswith("phi_")}
         temperature = AdaptiveTemperature(
-            dim,
-            eta=eta,
-            iota=iota,
-            lower=lower,
-            upper=upper,
-            phi_scale=phi_scale,
-            phi_output=phi_output,
-            phi_gradient=phi_gradient,
+            dim, eta=eta, iota=iota, lower=lower, upper=upper, **of_phi
         )
+        bounds = temperature.eta, temperature.eta + temperature.iota
+        if prior_tau is None:
+            prior_tau = prior_inside(_TAU, *bounds)
+        elif prior_tau != "literal" and not bounds[0] < prior_tau < bounds[1]:
+            raise ValueError(
+                f"prior_tau={prior_tau} lies outside the range of τ, {bounds[0]:.4g} to "
+                f"{bounds[1]:.4g}: choose one inside, or leave it out."
+            )
         super().__init__(num_heads, temperature, beta=beta, prior_tau=prior_tau, **settings)
+
+
+_TAU = 0.1  # τ₀ where none is chosen
+_RENAMED = {
+    "tau": "the temperature that pairs vary around is prior_tau",
+    "temperature": "it always has an AdaptiveTemperature around prior_tau; for another scheme use "
+    "ContrastiveLoss(num_heads, temperature)",
+}
+
+
+def _known(settings: Mapping[str, object]) -> None:
+    """Raise an error that lists the settings of `AMCLLoss` if one of these is unknown."""
+    accepted = {
+        name
+        for cls in (AMCLLoss, ContrastiveLoss, AdaptiveTemperature)
+        for name in signature(cls).parameters
+    } - {"settings", "temperature"}
+    for name in settings:
+        if name not in accepted:
+            hint = _RENAMED.get(name) or f"accepted are {', '.join(sorted(accepted))}"
+            raise TypeError(f"AMCLLoss has no setting {name!r}: {hint}.")
+
+
+def _same_dtype(negatives: torch.Tensor, z: torch.Tensor) -> None:
+    if negatives.dtype != z.dtype:
+        raise TypeError(
+            f"negatives are {negatives.dtype} and the views {z.dtype}: use negatives.to({z.dtype})."
+        )
 
 
 def _same_width(negatives: torch.Tensor, z: torch.Tensor) -> None:

@@ -23,7 +23,10 @@ class CrossCorrelationLoss(PairLoss):
     - `lam`: λ, the weight of the off-diagonal part;
     - `omega_reduction`: "mean" over the entries of each Ω, or the print's "sum";
     - `phi_on`: "samples" (φ on each image's D-vector, its channels then correlated over the batch)
-      or "channels" (the print: φ on the N values of a channel, made with dim = N);
+      or "channels" (the paper: φ on the N values of a channel, made with dim = N);
+    - `standardize`: channels are standardized over the batch and 𝒞 is divided by N, as in Barlow
+      Twins; False is 𝒞_lm = Σ z_ln z⁺_mn as the paper prints it, of which φ on channels then reads
+      the raw values (with `phi_input="raw"`);
     - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
 
     (1 − 𝒞_ll/τ)² is zero at τ = 𝒞_ll, so the range of τ should lie around 1 and well above 0: for
@@ -49,6 +52,7 @@ class CrossCorrelationLoss(PairLoss):
         prior_tau: PriorTau = 1.0,
         omega_reduction: F.OmegaReduction = "mean",
         phi_on: Literal["samples", "channels"] = "samples",
+        standardize: bool = True,
         head_reduction: HeadReduction = "mean",
         max_pairs: int | None = None,
         validate: bool = True,
@@ -66,6 +70,7 @@ class CrossCorrelationLoss(PairLoss):
         choose("phi_on", phi_on, ("samples", "channels"))
         finite_number("lam", lam, "λ weighs the off-diagonal part, usually 0.005")
         self.lam, self.omega_reduction, self.phi_on = float(lam), omega_reduction, phi_on
+        self.standardize = standardize
 
     def forward(
         self, z0: torch.Tensor, z1: torch.Tensor, *, return_stats: bool = False
@@ -105,10 +110,9 @@ class CrossCorrelationLoss(PairLoss):
                 f"correlations need at least 2 images and 2 channels, got (N, D) = "
                 f"{tuple(z.shape[1:])}."
             )
-        literal = self.phi_on == "channels"
-        return self._items(
-            F.channels(z), lambda scheme: scheme.channel_keys(z, extra, literal=literal)
-        )
+        vectors = F.channels(z) if self.standardize else z.mT
+        read = vectors if self.phi_on == "channels" else None
+        return self._items(vectors, lambda scheme: scheme.channel_keys(z, extra, channels=read))
 
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
         loss = F.cross_correlation(

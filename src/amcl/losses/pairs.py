@@ -65,6 +65,10 @@ class Compared(NamedTuple):
     tau_neg: torch.Tensor  # broadcasts to s_neg
     ignored: torch.Tensor | None  # bool, broadcasts to s_neg: entries that are not negatives
 
+    def less(self, level: torch.Tensor) -> "Compared":
+        """The same with similarities measured from a level. level: (C, N, 1)."""
+        return self._replace(s_pos=self.s_pos - level, s_neg=self.s_neg - level)
+
 
 @dataclass(frozen=True)
 class Pairs:
@@ -144,6 +148,10 @@ class PairLoss(HeadLoss):
         """How many negatives of each anchor count, the most similar ones; None for all."""
         return None
 
+    def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:
+        """What the similarities of each anchor are measured from, (C, N, 1); None: from 0."""
+        return None
+
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
         """The loss of each anchor and head, (C, N), and the pairs that entered it."""
         raise NotImplementedError
@@ -208,11 +216,14 @@ class PairLoss(HeadLoss):
             s_neg, pairing, ignored = s_neg.gather(-1, chosen), _pairs_at(chosen), None
         tau_neg = negative.tau(anchors.negative_keys, candidates.keys, pairing)
         compared = Compared(s_pos, tau_pos, s_neg, tau_neg, ignored)
-        loss, entered = self._contrast(compared, prior_tau)
+        level = self._level(compared, prior_tau)
+        relative = compared if level is None else compared.less(level)
+        loss, entered = self._contrast(relative, prior_tau)
         if not with_stats:
             return loss.sum(), None
         with torch.no_grad():
             terms = self._terms(loss, entered, prior_tau)
+            entered = entered if level is None else entered.less(-level)
             stats = LossStats(
                 PairStats.of(s_pos, tau_pos, None, self._bounds(positive)),
                 PairStats.of(

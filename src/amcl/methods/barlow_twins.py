@@ -18,7 +18,6 @@ class BarlowTwinsSettings(HeadSettings):
     name: ClassVar[str] = "barlow"
 
     tau: float = 1.0
-    prior_tau: float = 1.0
     phi_scale: float = 1.0
     projector: tuple[int, ...] = (2048, 2048, 2048)
     projector_norm: bool = True
@@ -43,7 +42,7 @@ class BarlowTwins(HeadMethod):
             settings.make_temperature(),
             lam=settings.lam,
             beta=settings.omega_weight,
-            prior_tau=settings.prior_tau,
+            prior_tau=settings.omega_prior,
             omega_reduction=settings.omega_reduction,
             head_reduction=settings.head_reduction,
             validate=False,

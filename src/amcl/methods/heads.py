@@ -20,9 +20,10 @@ from amcl.temperature import (
     SplitTemperature,
     Temperature,
     UncertaintyTemperature,
+    prior_inside,
     range_around,
 )
-from amcl.temperature.adaptive import PhiOutput
+from amcl.temperature.adaptive import PRIOR_FIX, PhiOutput
 
 Scheme = Literal[
     "constant",
@@ -46,7 +47,8 @@ class HeadSettings(MethodSettings):
     temperature: Scheme = "constant"
     """How each pair gets its temperature; adaptive is AMCL's."""
     tau: float = 0.1
-    """A constant temperature; where a learnable one starts; the scale of uncertainty (TaU)."""
+    """The temperature: constant, or what adaptive ones vary around (τ₀), where a learnable one
+    starts, the scale of uncertainty (TaU)."""
     tau_lower: float | None = None
     """η: adaptive temperatures stay above it; none: τ₀/2. Scheduled: the least; none: 0.1."""
     tau_upper: float | None = None
@@ -54,9 +56,10 @@ class HeadSettings(MethodSettings):
     tau_period: float = 400.0
     """Epochs in which a scheduled temperature (TS) comes back."""
     beta: float = 0.1
-    """β, the weight of the regulariser Ω of adaptive temperatures."""
-    prior_tau: float | Literal["literal"] = 0.1
-    """τ₀, where Ω has its minimum: the temperature you believe in; "literal" is the print's 2/D."""
+    """β, the weight of the regularizer Ω of adaptive temperatures."""
+    prior_tau: float | Literal["literal"] | None = None
+    """τ₀, the temperature at which Ω has its minimum; none: the same as tau, or the middle of the
+    range where tau lies outside of it; "literal": the paper's 2/D."""
     phi_depth: int = 1
     """Layers of φ."""
     phi_input: Literal["unit", "raw"] = "unit"
@@ -85,6 +88,8 @@ class HeadSettings(MethodSettings):
         if not self.projector:
             raise ValueError("projector must name at least one width, such as (512, 128), got ().")
         positive_number("tau", self.tau, "usual values are 0.05 to 1")
+        if self.prior_tau is not None and self.prior_tau != "literal":
+            positive_number("prior_tau", self.prior_tau, PRIOR_FIX)
         for width in self.projector:
             whole_number("projector", width, "it lists widths, such as 512 128")
 
@@ -99,10 +104,19 @@ class HeadSettings(MethodSettings):
         if self.temperature == "scheduled":
             lower, upper = 0.1, 1.0
         else:
-            lower, upper = range_around(self.prior_tau, self.dim)
+            lower, upper = range_around(
+                self.tau if self.prior_tau is None else self.prior_tau, self.dim
+            )
         lower = lower if self.tau_lower is None else self.tau_lower
         upper = upper if self.tau_upper is None else self.tau_upper
         return lower, upper
+
+    @property
+    def omega_prior(self) -> float | Literal["literal"]:
+        """τ₀ of Ω: what is given, and else `tau`, so that AMCL starts from the method's own."""
+        if self.prior_tau is not None:
+            return self.prior_tau
+        return prior_inside(self.tau, *self.tau_range)
 
     def make_temperature(self, dim: int | None = None) -> Temperature:
         """The temperature scheme these settings ask for."""

@@ -49,13 +49,14 @@ class MoCo(MomentumMethod):
         negatives = None if self.queue is None else self.queue.z
         q0, k1 = self.heads(self.backbone(view0)), self._keys_of(view1)
         loss = self._keep(self.loss(q0, k1, negatives, return_stats=watch))
-        if not self.settings.symmetric:
-            self._pushed.append(k1)
-            return loss
-        q1, k0 = self.heads(self.backbone(view1)), self._keys_of(view0)
-        back = self._keep(self.loss(q1, k0, negatives))
-        self._pushed += [k0, k1]
-        return 0.5 * (loss + back)
+        keys = [k1]
+        if self.settings.symmetric:
+            q1, k0 = self.heads(self.backbone(view1)), self._keys_of(view0)
+            loss = 0.5 * (loss + self._keep(self.loss(q1, k0, negatives)))
+            keys.insert(0, k0)
+        if self.training:
+            self._pushed += keys
+        return loss
 
     def compared(
         self, view0: torch.Tensor, view1: torch.Tensor
@@ -64,7 +65,7 @@ class MoCo(MomentumMethod):
         return self.project(view0), self.keys(view1)
 
     def after_step(self) -> None:
-        """The key encoder follows, and the step's keys enter the queue.
+        """Put the step's keys into the queue.
 
         Not in `forward`: the loss still reads the queue until its backward pass is over.
         """

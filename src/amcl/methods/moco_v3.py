@@ -1,7 +1,7 @@
 """MoCo v3: a predictor on the queries, the other keys of the batch for negatives, no queue."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 
@@ -20,7 +20,6 @@ class MoCoV3Settings(MomentumSettings):
     name: ClassVar[str] = "mocov3"
 
     tau: float = 0.2
-    prior_tau: float | Literal["literal"] = 0.2
     projector: tuple[int, ...] = (4096, 4096, 256)
     projector_norm: bool = True
     projector_bias: bool = False
@@ -43,9 +42,8 @@ class MoCoV3Settings(MomentumSettings):
         """2τ, which keeps the gradient's size whatever τ is; 2τ₀ where each pair has its own."""
         if self.temperature not in ADAPTIVE:
             return 2 * self.tau
-        if self.prior_tau == "literal":
-            return 2 * literal_prior_tau(self.dim)
-        return 2 * self.prior_tau
+        prior = self.omega_prior
+        return 2 * (literal_prior_tau(self.dim) if prior == "literal" else prior)
 
 
 class MoCoV3(MomentumMethod):

@@ -56,10 +56,8 @@ class MomentumMethod(HeadMethod):
         self.keys.equal(self.query_encoder)
 
     def before_step(self, epoch: float, progress: float) -> None:
+        """Update the key encoder, with this step's momentum, before it computes any key."""
         super().before_step(epoch, progress)
         start, end = self._range
         self.momentum = start if end is None else cosine_momentum(start, end, progress)
-
-    def after_step(self) -> None:
-        """The key encoder follows."""
         self.keys.follow(self.query_encoder, self.momentum)

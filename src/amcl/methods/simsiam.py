@@ -25,7 +25,6 @@ class SimSiamSettings(HeadSettings):
     name: ClassVar[str] = "simsiam"
 
     tau: float = 1.0
-    prior_tau: float = 1.0
     beta: float = 3.0
     phi_gradient: bool = False
     projector: tuple[int, ...] = (2048, 2048)
@@ -61,7 +60,7 @@ class SimSiam(HeadMethod):
             settings.heads,
             settings.make_temperature(),
             beta=settings.omega_weight,
-            prior_tau=settings.prior_tau,
+            prior_tau=settings.omega_prior,
             head_reduction=settings.head_reduction,
             validate=False,
         )

@@ -71,7 +71,6 @@ def builtin(method: str) -> Config:
     heads: dict[str, Any] = {
         "projector": (256, 64),
         "tau": 0.2,
-        "prior_tau": 0.2,
     }
     moco: dict[str, Any] = {**heads, "momentum": 0.9, "predictor": 256}
     settings: dict[str, AnySettings] = {

@@ -147,7 +147,8 @@ def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
     if name == "tau_period":
         return scheme == "scheduled"
     if name == "tau":
-        return scheme not in ("adaptive", "first-head", "scheduled")
+        alone = values.get("prior_tau", method.prior_tau) is None  # then τ₀ is τ
+        return scheme != "scheduled" and (alone or scheme not in ("adaptive", "first-head"))
     return True
 
 

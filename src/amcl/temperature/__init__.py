@@ -1,6 +1,11 @@
 """Temperature schemes: one interface, so that any loss takes any of them."""
 
-from amcl.temperature.adaptive import AdaptiveTemperature, FirstHeadTemperature, range_around
+from amcl.temperature.adaptive import (
+    AdaptiveTemperature,
+    FirstHeadTemperature,
+    prior_inside,
+    range_around,
+)
 from amcl.temperature.base import Temperature
 from amcl.temperature.constant import ConstantTemperature, LearnableTemperature
 from amcl.temperature.schedule import ScheduledTemperature
@@ -16,5 +21,6 @@ __all__ = [
     "SplitTemperature",
     "Temperature",
     "UncertaintyTemperature",
+    "prior_inside",
     "range_around",
 ]

@@ -9,16 +9,17 @@ from torch import nn
 from torch.nn.functional import linear
 
 from amcl import functional as F
-from amcl.distributed import gather
+from amcl.distributed import gather, world_size
 from amcl.settings import choose, positive_number, whole_number
 from amcl.temperature.base import Pairing, Temperature
 
 _KEY_EPS = 1e-10  # φ of unit vectors has channels of variance about 1/(3D): eps must be far below
+_GATE = 8  # with a mean cosine of 0.1 temperatures keep 43 % of their reach, with 0.3 6 %
 _LENGTH_EPS = 1e-8  # φ's squared length is about 1/3; this bounds gradients where all are alike
-_USES_BEFORE_WARNING = 500  # a loss uses φ two or three times a step
+_USES_BEFORE_WARNING = 4000  # a loss uses φ two or three times a call, and a step may accumulate
 
 PhiOutput = Literal["centred", "plain"]
-PRIOR_FIX = "it is the temperature you believe in, or 'literal' for the print's 2/D"
+PRIOR_FIX = "it is the temperature you believe in, or 'literal' for the paper's 2/D"
 _FLOOR_FIX = "the floor of τ keeps it from 0; 0.05 to 0.2 trains well"
 
 
@@ -34,18 +35,33 @@ def range_around(prior_tau: float | Literal["literal"], dim: int) -> tuple[float
     return prior / 2, round(1.5 * prior, 12)
 
 
+def prior_inside(prior_tau: float, lower: float, upper: float) -> float:
+    """τ₀ where only a range is chosen: `prior_tau` if it lies in the range, else its middle.
+
+    >>> prior_inside(0.1, lower=0.05, upper=0.15), prior_inside(0.1, lower=0.5, upper=1.5)
+    (0.1, 1.0)
+    """
+    return prior_tau if lower < prior_tau < upper else round((lower + upper) / 2, 12)
+
+
 class AdaptiveTemperature(Temperature):
     """τ = σ(⟨φ(z), φ(z')⟩) with σ(r) = ι/(1 + exp(r)) + η: a temperature for each pair and head.
 
     φ is shared by all heads and trained by the loss: give `parameters()` of the loss to the
-    optimiser. It is one linear layer on L2-normalised z; the paper says neither its depth, its
-    input nor its scale. Its output is "centred" on its mean over the batch, of all processes, and
-    brought to length √ρ (`phi_scale`): r is ρ times a correlation, about 0 for pairs as alike as
-    most, so that temperatures stay around the middle of their range and differ. "plain" takes the
-    layer's output as it is, as the print reads: φ then may shrink to 0, where all pairs have one
-    temperature, or grow until most lie at a bound. Raw z saturates σ: `phi_input="raw"` is there
-    to study that, not for use. With `phi_gradient=False` φ alone learns from τ: z is read and not
-    shaped by it.
+    optimizer. It is one linear layer on L2-normalized z; the paper says neither its depth, its
+    input nor its scale. Its output is "centred" on its mean over the items it comes with (a view
+    of the batch over all processes, or a queue, each on its own mean) and brought to length √ρ
+    (`phi_scale`): r is ρ times a correlation, about 0 for pairs as alike as most, so that
+    temperatures stay around the middle of their range and differ. The temperature of a pair
+    therefore depends a little on the rest of the batch. "plain" takes the layer's output as it
+    is, as the paper reads: φ then may shrink to 0, where all pairs have one temperature, or grow
+    until most lie at a bound. Raw z saturates σ: `phi_input="raw"` is there to study that, not
+    for use. With `phi_gradient=False` φ alone learns from τ: z is read and not shaped by it.
+
+    A fixed length alone would make temperatures differ even where projections are all alike, so
+    that temperatures could meet the loss in place of similarities. So r is scaled by a gate,
+    (1 − s̄)⁸ with s̄ the mean cosine of the items, that closes as projections of a head grow alike:
+    temperatures are then one, and a collapse costs what it costs with a constant τ.
 
     The range is given as (eta, iota) or as (lower, upper) = (η, η + ι); none: (0.05, 0.15).
     """
@@ -79,25 +95,44 @@ class AdaptiveTemperature(Temperature):
         self.phi = nn.Sequential(*layers)
         self._uses, self._at_start = 0, torch.empty(0)
 
-    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+    def keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
+    ) -> torch.Tensor:
+        return self.gated_keys(z, self.gate(z, shared), shared)
+
+    def gated_keys(self, z: torch.Tensor, gate: torch.Tensor, shared: bool = False) -> torch.Tensor:
+        """`keys` where r is scaled by a given gate, (C or 1, 1, 1)."""
         x = self._layers(z)
         if self.phi_output == "plain":
             return x
-        mean = x.mean(1, keepdim=True)  # every process brings as many items
-        x = x - gather(mean).mean(1, keepdim=True)
+        x = x - _mean_of_items(x, shared)
         length = (x.square().sum(-1, keepdim=True) + _LENGTH_EPS).sqrt()
-        return x * (math.sqrt(self.phi_scale) / length)
+        return x * ((self.phi_scale * gate).sqrt() / length)
+
+    @torch.no_grad()
+    def gate(self, z: torch.Tensor, shared: bool = False) -> torch.Tensor:
+        """What r is scaled by: 1 where projections lie apart, 0 where they are alike. (C, 1, 1).
+
+        It passes no gradient: temperatures that must differ make the loss larger, which would be
+        a reason to draw projections together and so to close the gate.
+        """
+        items = z.shape[1] * (1 if shared else world_size())
+        alike = F.mean_cosine(_mean_of_items(F.unit(z), shared), items)
+        return (1.0 - alike.clamp(0.0, 1.0)) ** _GATE
 
     def channel_keys(
-        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
+        self,
+        z: torch.Tensor,
+        extra: torch.Tensor | None = None,
+        channels: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Keys of channels, so that r_lm is ρ times the batch correlation of φ's channels, or it.
 
-        `literal` is the print (text under Eq. 2.3): φ acts on the N values of a channel, so it
+        With `channels` given φ acts on the N values of each (text under Eq. 2.3), so that it
         depends on the batch size (`dim` = N) and on the order of the batch.
         """
-        if literal:
-            return self.keys(F.channels(z))
+        if channels is not None:
+            return self.keys(channels, shared=True)  # they hold the whole batch
         keys = F.channels(self._layers(z), eps=_KEY_EPS)
         return keys if self.phi_output == "plain" else keys * math.sqrt(self.phi_scale)
 
@@ -154,8 +189,8 @@ class AdaptiveTemperature(Temperature):
             self._at_start = weight.detach().clone()
         if self._uses == _USES_BEFORE_WARNING and torch.equal(weight, self._at_start.to(weight)):
             warnings.warn(
-                "φ has not changed since training began. Give the loss's parameters to the "
-                "optimiser too: "
+                f"φ has not changed in the first {_USES_BEFORE_WARNING} times that it was used. "
+                "Give the loss's parameters to the optimizer too: "
                 "SGD([*model.parameters(), *loss.parameters()], …).",
                 stacklevel=2,
             )
@@ -173,13 +208,21 @@ class FirstHeadTemperature(Temperature):
             )
         self.adaptive = adaptive
 
-    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
-        return self.adaptive.keys(z[:1])
+    def keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
+    ) -> torch.Tensor:
+        """Keys of the first head, with a gate that any head closes: all heads use them."""
+        gate = self.adaptive.gate(z, shared).amin(0, keepdim=True)
+        return self.adaptive.gated_keys(z[:1], gate, shared)
 
     def channel_keys(
-        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
+        self,
+        z: torch.Tensor,
+        extra: torch.Tensor | None = None,
+        channels: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        return self.adaptive.channel_keys(z[:1], literal=literal)
+        first = None if channels is None else channels[:1]
+        return self.adaptive.channel_keys(z[:1], channels=first)
 
     def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:
         return self.adaptive.tau(anchor, other, pairing)
@@ -189,6 +232,15 @@ class FirstHeadTemperature(Temperature):
 
     def channel_bounds(self, literal: bool = False) -> tuple[float, float]:
         return self.adaptive.channel_bounds(literal)
+
+
+def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
+    """The mean of x (C, N, D) over its items and, unless all share them, those of all processes.
+
+    Every process brings as many. Returns (C, 1, D).
+    """
+    mean = x.mean(1, keepdim=True)
+    return mean if shared else gather(mean).mean(1, keepdim=True)
 
 
 def _range(

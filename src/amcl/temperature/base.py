@@ -24,17 +24,26 @@ class Temperature(nn.Module):
         """The scheme that serves positive or negative pairs; the same one unless it is split."""
         return self
 
-    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+    def keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
+    ) -> torch.Tensor:
         """What items are judged by. z: (C, N, D), extra: (C, N, extra_outputs).
 
-        Returns (C, N, ·), or (1, N, ·) where all heads share a temperature.
+        `shared`: the items are the same on every process, as those of a queue are. Returns
+        (C, N, ·), or (1, N, ·) where all heads share a temperature.
         """
         raise NotImplementedError
 
     def channel_keys(
-        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
+        self,
+        z: torch.Tensor,
+        extra: torch.Tensor | None = None,
+        channels: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`keys` of the D channels of a batch. z: (C, N, D). Returns (C or 1, D, ·)."""
+        """`keys` of the D channels of a batch. z: (C, N, D). Returns (C or 1, D, ·).
+
+        `channels` (C, D, N) are given where φ is to act on the N values of each channel.
+        """
         return self.keys(z.mT)
 
     def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:

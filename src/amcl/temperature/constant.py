@@ -17,7 +17,9 @@ class ConstantTemperature(Temperature):
         fix = "usual values are 0.05 to 1"
         self.value = positive_number("the constant temperature", value, fix)
 
-    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+    def keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
+    ) -> torch.Tensor:
         return for_each_anchor(z.new_tensor(self.value), z)
 
     def extra_repr(self) -> str:
@@ -42,7 +44,9 @@ class LearnableTemperature(Temperature):
         self.lower, self.upper = float(lower), float(upper)
         self.log_tau = nn.Parameter(torch.tensor(math.log(init)))
 
-    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+    def keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
+    ) -> torch.Tensor:
         with torch.no_grad():
             self.log_tau.clamp_(math.log(self.lower), math.log(self.upper))
         return for_each_anchor(self.log_tau.exp(), z)

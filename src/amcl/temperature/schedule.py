@@ -24,7 +24,9 @@ class ScheduledTemperature(Temperature):
         self.tau_max = float(tau_max)
         self.register_buffer("epoch", torch.tensor(0.0))
 
-    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+    def keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
+    ) -> torch.Tensor:
         tau = F.cosine_schedule_tau(self.epoch.to(z), self.tau_min, self.tau_max, self.period)
         return for_each_anchor(tau, z)
 

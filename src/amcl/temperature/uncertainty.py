@@ -21,14 +21,19 @@ class UncertaintyTemperature(Temperature):
         super().__init__()
         self.scale = positive_number("scale", scale, "TaU uses 0.1")
 
-    def keys(self, z: torch.Tensor, extra: torch.Tensor | None = None) -> torch.Tensor:
+    def keys(
+        self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
+    ) -> torch.Tensor:
         if extra is None:
             # Only anchors have a temperature; a candidate's key is never looked at.
             return z.new_ones(z.shape[0], z.shape[1], 1)
         return F.uncertainty_tau(extra[..., :1], self.scale)
 
     def channel_keys(
-        self, z: torch.Tensor, extra: torch.Tensor | None = None, literal: bool = False
+        self,
+        z: torch.Tensor,
+        extra: torch.Tensor | None = None,
+        channels: torch.Tensor | None = None,
     ) -> torch.Tensor:
         mean_score = None if extra is None else extra.mean(dim=1, keepdim=True)
         return self.keys(z[:, :1], mean_score).expand(-1, z.shape[-1], 1)
