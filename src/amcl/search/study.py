@@ -11,6 +11,7 @@ from typing import Any, Literal
 import tomli_w
 
 from amcl.files import write_text
+from amcl.redaction import HIDDEN, redact
 from amcl.search.objective import OBJECTIVES, Objective
 from amcl.search.space import Space, space_from
 from amcl.settings import choose
@@ -19,8 +20,6 @@ from amcl.training import Config, RunError
 
 Pruner = Literal["median", "halving", "off"]
 PRUNERS: tuple[Pruner, ...] = Pruner.__args__  # type: ignore[attr-defined]
-
-HIDDEN = ":***@"  # a password, in an address that is written down
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +149,7 @@ def without_password(url: str) -> str:
     from sqlalchemy.engine import make_url
 
     with storage_errors(url):
-        return make_url(url).render_as_string(hide_password=True)
+        return redact(make_url(url).render_as_string(hide_password=True))
 
 
 @contextmanager
@@ -173,5 +172,5 @@ def storage_errors(url: str) -> Iterator[None]:
         ImportError,
     ) as error:
         where = url.split("://")[0]
-        first = str(error).strip().split(os.linesep)[0]
+        first = redact(str(error)).strip().split(os.linesep)[0]
         raise RunError(f"the storage ({where}) cannot be used: {first}") from error
