@@ -47,7 +47,7 @@ class Found:
     @property
     def best(self) -> Record | None:
         """The trial whose settings are chosen."""
-        return self.verdict and self.verdict.chosen
+        return None if self.verdict is None else self.verdict.chosen
 
 
 def search(

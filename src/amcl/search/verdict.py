@@ -116,7 +116,7 @@ def _apart(axis: Range | Choice, start: Any, value: Any) -> float:
     low, high, start, value = (
         math.log(number) if axis.log else number for number in (axis.low, axis.high, start, value)
     )
-    return min(1.0, abs(value - start) / (high - low))
+    return float(min(1.0, abs(value - start) / (high - low)))
 
 
 def _places(axis: Choice, start: Any) -> list[int]:
