@@ -4,10 +4,13 @@ import csv
 import io
 
 import pytest
+import torch
 
+from amcl.analysis import separation_of
 from amcl.experiments.cases import AMCL, BASELINE, KNN, LOSS, NONE, SIDE, Case, Part
 from amcl.experiments.charts import chart, gains_chart
 from amcl.experiments.conclusions import conclusion_of
+from amcl.experiments.pictures import histograms
 from amcl.experiments.pool import Number
 from amcl.experiments.tables import Filled, csv_text, markdown
 from amcl.training import Config
@@ -177,3 +180,11 @@ def test_numbers_that_are_no_shares():
     assert LOSS.label == "loss of the last epoch"
     assert Number({}).mean is None
     assert Number({0: 1.0}).std is None
+
+
+def test_histograms_have_their_numbers_above_the_bars():
+    similarity = torch.eye(8) + torch.rand(8, 8, generator=torch.Generator().manual_seed(0))
+    apart = separation_of(similarity)
+    [ax] = histograms({"+ AMCL": apart}).axes
+    assert not ax.texts  # nothing is printed over the bars
+    assert ax.get_title() == f"+ AMCL\noverlap {apart.overlap:.2f}, AUROC {apart.auroc:.3f}"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Placed = tuple[Case, Number]
-_ROOM = 36  # letters below a panel
+_ROOM = 40  # letters below a panel
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 

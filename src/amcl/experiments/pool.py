@@ -65,8 +65,8 @@ class Number:
         seeds = [seed for seed in self.values if seed in other.values]
         of_images = None
         if len(seeds) == 1 and self.images is not None:
-            pair = (number.values[seeds[0]] for number in (self, other))
-            of_images = accuracy_difference(*pair, images=self.images)
+            first, second = self.values[seeds[0]], other.values[seeds[0]]
+            of_images = accuracy_difference(first, second, self.images)
         values = {seed: self.values[seed] - other.values[seed] for seed in seeds}
         return Number(values, of_images=of_images)
 
