@@ -37,7 +37,7 @@ def accuracy_difference(first: float, second: float, images: int) -> Interval:
     what this tells apart is apart.
 
     >>> [round(end, 3) for end in accuracy_difference(6 / 28, 4 / 28, 28)]
-    [-0.131, 0.268]
+    [-0.134, 0.272]
     """
     (low, high), (other_low, other_high) = (
         accuracy_interval(accuracy, images) for accuracy in (first, second)
