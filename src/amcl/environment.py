@@ -1,12 +1,13 @@
 """What numbers may depend on: versions, machine, command."""
 
 import platform
-import shlex
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import torch
+
+from amcl.redaction import redact_command
 
 _PACKAGES = (
     *("amcl-torch", "torch", "torchvision", "timm", "lightning-fabric", "numpy", "pillow"),
@@ -15,7 +16,10 @@ _PACKAGES = (
 
 
 def environment() -> dict[str, Any]:
-    """Versions of packages, Python, platform, threads, GPU, and the command that was typed."""
+    """Versions of packages, Python, platform, threads, GPU, and the command that was typed.
+
+    Secrets of the command are left out.
+    """
     packages: dict[str, str | None] = {}
     for name in _PACKAGES:
         try:
@@ -23,7 +27,7 @@ def environment() -> dict[str, Any]:
         except PackageNotFoundError:
             packages[name] = None
     return {
-        "command": shlex.join(sys.argv),
+        "command": redact_command(sys.argv),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "packages": packages,

@@ -8,6 +8,17 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 
+def duration(seconds: float) -> str:
+    """A time for people.
+
+    >>> duration(40), duration(600), duration(2e4)
+    ('40 s', '10 min', '5.6 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 class Progress:
     """A bar on a terminal, for what takes longer than a second."""
 

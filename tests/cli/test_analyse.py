@@ -37,7 +37,7 @@ def test_from_a_question_to_a_page(tmp_path, capsys):
     assert (folder / "heads.png").is_file()
     with (folder / "numbers.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["C"], row["runs"]) for row in rows] == [("–", "2"), ("1", "2"), ("2", "2")]
+    assert [(row["heads"], row["runs"]) for row in rows] == [("–", "2"), ("1", "2"), ("2", "2")]
     runs = SweepFolder(tmp_path / "first [red]" / "runs").read_points()
     assert len(runs) == 6
     # Another question to the same runs needs those only that are new.

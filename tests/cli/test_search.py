@@ -30,7 +30,10 @@ def test_a_study_from_its_begin_to_its_end(tmp_path, capsys, runs):
     assert f"amcl pretrain --config {out}/best.toml" in shown.out
     assert set(Config.from_file(out / "best.toml").method.projector) == {256, 64}
     # By its folder alone it goes on, as it began.
+    assert main(["search", "--out", str(out)]) == 0
+    assert len(runs.begun) == 2
     assert main(["search", "--trials", "3", "--out", str(out)]) == 0
+    assert main(["search", "--out", str(out)]) == 0
     assert len(runs.begun) == 3
     assert Config.from_file(out / "trials/0002/config.toml").run.epochs == 2
 

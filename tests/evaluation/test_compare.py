@@ -93,21 +93,69 @@ def test_means_and_paired_differences(tmp_path):
 def test_numbers_as_people_read_them(tmp_path):
     found = compare(two_groups(tmp_path, {0: 0.909, 1: 0.915}, {0: 0.912, 1: 0.922}))
     text = shown(found)
-    assert "knn / cifar10 test top1  91.2 ± 0.4 % (n=2)  91.7 ± 0.7 % (n=2)" in text
+    assert "knn / cifar10 test top1 (10 images)  91.2 ± 0.4 % (n=2)  91.7 ± 0.7 % (n=2)" in text
     assert "difference, points" in text
     assert "+0.50 ± 0.28 (n=2)" in text  # of +0.3 and +0.7 points
     assert "[-2.04, +3.04]" in text
+    assert "cannot be told apart" in text
     assert found.notes == ()
 
 
 def test_one_seed_is_a_number_and_no_evidence(tmp_path):
     found = compare(two_groups(tmp_path, {0: 0.909}, {0: 0.912}))
     text = shown(found)
-    assert "90.9 %" in text
+    assert "90.9 % [60.6, 98.5]" in text  # on 10 images
     assert "±" not in text
-    assert "+0.30 (n=1)" in text
+    assert "+0.3 (n=1)" in text
+    assert "cannot be told apart" in text
     assert found.rows[0].differences[1].interval is None
     assert "no evidence" in notes(found)
+
+
+def test_the_best_is_marked_only_where_it_is_told_apart(tmp_path):
+    near = {0: 0.50, 1: 0.52, 2: 0.51}
+    far = {0: 0.60, 1: 0.63, 2: 0.61}
+    noisy = {0: 0.40, 1: 0.70, 2: 0.52}
+    level = compare(two_groups(tmp_path / "level", near, noisy))
+    assert level.rows[0].best is None
+    assert "▲" not in shown(level)
+    assert "cannot be told apart" in shown(level)
+    ahead = compare(two_groups(tmp_path / "ahead", near, far))
+    assert ahead.rows[0].best == 1
+    assert "61.3 ± 1.5 % (n=3) ▲" in shown(ahead)
+    assert "cannot be told apart" not in shown(ahead)
+    behind = compare(two_groups(tmp_path / "behind", far, near))
+    assert behind.rows[0].best == 0
+    one = compare(two_groups(tmp_path / "one", {0: 0.1}, {0: 0.9}))
+    assert one.rows[0].best is None  # one seed, however far apart
+    assert "one seed: no evidence" in shown(one)
+
+
+def test_accuracies_come_first_and_measures_without_labels_when_asked_for(tmp_path):
+    run = make(tmp_path / "a")
+    put(run, {"auroc": 0.9, "uniformity": -2.0}, protocol="unlabelled")
+    put(run, {"train_top1": 0.9, "top1": 0.8}, protocol="linear")
+    found = compare([run])
+    assert [row.metric for row in found.rows] == ["top1"]
+    assert "Not shown: train_top1, auroc, uniformity. --metrics all shows them" in notes(found)
+    found = compare([run], metrics=["all"])
+    assert found.rows[0].metric == "top1"
+    assert {row.metric for row in found.rows} == {"top1", "train_top1", "auroc", "uniformity"}
+    assert "Not shown" not in notes(found)
+
+
+def test_different_settings_of_a_protocol_are_pointed_out(tmp_path):
+    runs = [make(tmp_path / "a"), make(tmp_path / "b", **AMCL)]
+    for run, k in zip(runs, (20, 200), strict=True):
+        put(run, 0.5, settings={"k": k})
+    found = compare(runs)
+    assert [row.label for row in found.rows] == [
+        "knn k=20 / cifar10 test top1", "knn k=200 / cifar10 test top1"
+    ]  # fmt: skip
+    assert "knn was run with different settings (k)" in notes(found)
+    put(runs[0], 0.5, settings={"k": 200})
+    put(runs[1], 0.5, settings={"k": 20})
+    assert "different settings" not in notes(compare(runs))  # both rows have both groups
 
 
 def test_numbers_that_are_no_shares_keep_their_unit(tmp_path):
@@ -118,7 +166,7 @@ def test_numbers_that_are_no_shares_keep_their_unit(tmp_path):
     found = compare([tmp_path / n for n in ("base-0", "base-1", "amcl-0", "amcl-1")])
     text = shown(found)
     assert "-2.396 ± 0.071 (n=2)" in text
-    assert "+0.2957 ± 0.071 (n=2)" in text
+    assert "+0.296 ± 0.071 (n=2)" in text
     assert "%" not in text
     assert "points" not in text
 
@@ -130,7 +178,7 @@ def test_what_a_group_lacks_is_a_dash(tmp_path):
     assert row.cells[0].values == (0.8, None)
     assert row.cells[1].mean is None
     assert row.differences == (None, None)
-    assert "linear / cifar10 test top1  80.0 %              –" in shown(compare(runs))
+    assert "linear / cifar10 test top1 (10 images)  80.0 % [49.0, 94.3]  –" in shown(compare(runs))
 
 
 # Groups
@@ -506,7 +554,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     told = capsys.readouterr().out
     assert "-5.50 ± 0.71 (n=2)" in told
     assert "Differences are from simclr heads=3 temperature=adaptive" in told
-    assert f"simclr: {runs[0]} (seed 0), {runs[1]} (seed 1)" in told
+    assert f"simclr: 200 epochs; {runs[0]} (seed 0), {runs[1]} (seed 1)" in told
     written = json.loads(out.read_text())
     assert written == compare(runs, baseline=runs[2]).to_dict()
     assert written["groups"][1]["runs"] == [str(run) for run in runs[:2]]

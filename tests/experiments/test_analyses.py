@@ -64,7 +64,7 @@ def test_nothing_but_the_question_changes(name, changed):
 
 def test_values_are_those_asked_for():
     assert [c.config.views.overlap for c in cases("overlap", ("0.25",))] == [0.25, 0.25]
-    assert [c.labels["C"] for c in cases("heads", ("2", "4"))] == [NONE, "2", "4"]
+    assert [c.labels["heads"] for c in cases("heads", ("2", "4"))] == [NONE, "2", "4"]
     strong = cases("colour", ("2",))[0].config.views.jitter
     assert strong == (1.6, 1.6, 1.6, 0.4)
 

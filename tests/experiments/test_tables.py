@@ -4,9 +4,13 @@ import csv
 import io
 
 import pytest
+import torch
 
+from amcl.analysis import separation_of
 from amcl.experiments.cases import AMCL, BASELINE, KNN, LOSS, NONE, SIDE, Case, Part
 from amcl.experiments.charts import chart, gains_chart
+from amcl.experiments.conclusions import conclusion_of
+from amcl.experiments.pictures import histograms
 from amcl.experiments.pool import Number
 from amcl.experiments.tables import Filled, csv_text, markdown
 from amcl.training import Config
@@ -59,7 +63,8 @@ def test_gains_are_paired_by_seed_and_stand_behind_what_they_belong_to(methods):
     ]
     small = [[cell.small for cell in row] for row in table.cells]
     assert small[0][2:] == ["paper 26.3", ""]
-    assert small[2][2] == "paper +0.7"
+    assert small[2][2] == "paper +0.7, cannot be told apart"
+    assert small[5][2] == "paper +1.0, one seed: no evidence"
     assert methods.bad() == ["a, + AMCL, MoCo, seed 0 diverged: the loss"]
 
 
@@ -68,7 +73,7 @@ def test_markdown_has_both_numbers_in_a_cell(methods):
     assert lines[0] == "| views | side | SimCLR | MoCo |"
     assert lines[1] == "| --- | --- | ---: | ---: |"
     assert lines[2] == "| a | baseline | 31.0 ± 1.4 (paper 26.3) | 50.0 |"
-    assert lines[4] == "| a | gain of + AMCL | **+3.0 ± 2.8** (paper +0.7) |  |"
+    assert lines[4] == "| a | gain of + AMCL | +3.0 ± 2.8 (paper +0.7, cannot be told apart) |  |"
 
 
 def test_every_number_is_in_the_csv(methods):
@@ -111,11 +116,51 @@ def test_a_single_column_is_the_metric_with_gains_beside():
 def test_what_is_the_same_along_an_axis_is_a_dashed_line():
     rows = [({"C": c, SIDE: side}, None) for c, side in ((NONE, BASELINE), ("1", "a"), ("3", "a"))]
     filled = Filled(part(rows, "C"), tuple(Number({0: v}) for v in (0.5, 0.4, 0.6)))
-    assert list(filled.table().header) == [SIDE, "any C", "C 1", "C 3"]
+    assert list(filled.table().header) == [SIDE, "reference", "C = 1", "C = 3"]
     [ax] = chart(filled).axes
     dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
     assert dashed[0].get_ydata()[0] == 50
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "3"]
+
+
+def heads(*values: dict[int, float], images=None) -> Filled:
+    rows = [
+        ({"heads": c, SIDE: side}, None) for c, side in ((NONE, BASELINE), ("1", "a"), ("3", "a"))
+    ]
+    return Filled(part(rows, "heads"), tuple(Number(v, images=images) for v in values))
+
+
+def line_styles(filled: Filled) -> set[str]:
+    """Of the line through the dots."""
+    [ax] = chart(filled).axes
+    return {container[0].get_linestyle() for container in ax.containers}
+
+
+def test_noise_is_told_in_words_and_is_no_rising_line():
+    """14.3, 17.9 and 21.4 % of 28 images, by one seed: nothing can be told apart."""
+    filled = heads({0: 4 / 28}, {0: 5 / 28}, {0: 6 / 28}, images=28)
+    text = conclusion_of(filled)
+    assert "1 seed, 200 epochs, judged on 28 images. One image is 3.6 points." in text
+    assert "One seed is no evidence" in text
+    assert "heads = 3, a has the highest kNN accuracy, 21.4 %, but cannot be told apart" in text
+    assert line_styles(filled) == {"None"}
+    [row] = [[cell.text for cell in row] for row in filled.table().cells if row[0].text == "a"]
+    assert row[2:] == ["17.9 [7.9, 35.6]", "21.4 [10.2, 39.5]"]
+    [ax] = chart(filled).axes
+    (_, high) = ax.containers[0][2][0].get_segments()[0][:, 1]
+    assert high == pytest.approx(35.6, abs=0.1)  # bars are intervals
+
+
+def test_what_is_apart_over_seeds_is_joined_by_a_line():
+    filled = heads({0: 0.5, 1: 0.52}, {0: 0.5, 1: 0.51}, {0: 0.7, 1: 0.71}, images=1000)
+    text = conclusion_of(filled)
+    assert "2 seeds, 200 epochs, judged on 1,000 images." in text
+    assert "± and bars are standard deviations over seeds." in text
+    assert "heads = 3, a has the highest kNN accuracy, 70.5 %, and is told apart from" in text
+    assert line_styles(filled) == {"-"}
+    far = heads({0: 0.1}, {0: 0.2}, {0: 0.9}, images=1000)
+    assert "no evidence" in conclusion_of(far)
+    assert "low,high" in csv_text([far]).splitlines()[0]
 
 
 def test_pictures(methods):
@@ -135,3 +180,11 @@ def test_numbers_that_are_no_shares():
     assert LOSS.label == "loss of the last epoch"
     assert Number({}).mean is None
     assert Number({0: 1.0}).std is None
+
+
+def test_histograms_have_their_numbers_above_the_bars():
+    similarity = torch.eye(8) + torch.rand(8, 8, generator=torch.Generator().manual_seed(0))
+    apart = separation_of(similarity)
+    [ax] = histograms({"+ AMCL": apart}).axes
+    assert not ax.texts  # nothing is printed over the bars
+    assert ax.get_title() == f"+ AMCL\noverlap {apart.overlap:.2f}, AUROC {apart.auroc:.3f}"

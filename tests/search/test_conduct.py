@@ -26,12 +26,12 @@ def test_the_best_of_the_trials_is_a_file_to_train_from(tmp_path, drawn):
     betas = {record.number: record.point["beta"] for record in found.records}
     oracle = {n: 1 / (1 + abs(math.log10(beta) + 1)) for n, beta in betas.items()}
     assert {r.number: r.value for r in found.records} == pytest.approx(oracle)
-    assert found.best.number == max(oracle, key=oracle.get)
+    assert found.verdict.best.number == max(oracle, key=oracle.get)
     config = Config.from_file(tmp_path / "s/best.toml")
     assert config == found.config
     assert config.method.beta == betas[found.best.number]
     assert replace(config, method=base().method) == base()
-    assert len(said) == 10
+    assert len(said) == 11
     assert "judged by kNN accuracy on validation images" in said[0]
     assert "beta=1e-05:10.0:log" in said[0]
     assert said[-1].startswith("9/9  trial 8  kNN accuracy")
@@ -203,10 +203,12 @@ def test_a_first_stage_is_not_run_in_every_trial(tmp_path, runs):
         find(tmp_path / "s", config=recipes.recipe("builtin-lgp-amcl"))
 
 
-def test_checkpoints_of_trials_may_go(tmp_path, runs):
-    find(tmp_path / "kept", trials=1)
+def test_checkpoints_of_trials_that_have_ended_go_unless_they_are_asked_for(tmp_path, runs):
+    find(tmp_path / "kept", trials=1, keep_checkpoints=True)
     assert (tmp_path / "kept/trials/0000/checkpoints/last.pt").is_file()
-    find(tmp_path / "gone", trials=1, keep_checkpoints=False)
+    find(tmp_path / "kept", trials=2)
+    assert (tmp_path / "kept/trials/0000/checkpoints/last.pt").is_file()  # of an earlier search
+    find(tmp_path / "gone", trials=1)
     assert not (tmp_path / "gone/trials/0000/checkpoints").exists()
     assert (tmp_path / "gone/trials/0000/backbone.safetensors").exists()
 
@@ -240,6 +242,7 @@ def test_real_runs_stopped_and_gone_on_with(tmp_path, monkeypatch, tiny):
     """The second of two trials is interrupted in its middle."""
     monkeypatch.setattr(conduct, "save_plots", lambda *args: [])
     asked = {"trials": 2, "config": tiny, "space": ["eta=0.05:0.5", "heads=2:3"]}
+    asked["keep_checkpoints"] = True
     whole = find(tmp_path / "whole", **asked)
     steps = [row["step"] for row in read_metrics(tmp_path / "whole/trials/0000")]
     with monkeypatch.context() as patch:

@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from amcl.search import plots
-from amcl.search.plots import Axis, heads_and_top_k, history, save_plots, sensitivity
+from amcl.search.plots import Axis, heads_and_top_k, history, importance, save_plots, sensitivity
 from amcl.search.plots.drawing import MARKS
 from amcl.search.records import Record
 
@@ -76,7 +76,9 @@ def line(ax, start):
 
 
 def legend(figure):
-    return [text.get_text() for one in figure.legends for text in one.get_texts()]
+    """What the legends of a figure and of its panels say."""
+    panels = [ax.get_legend() for ax in figure.axes if ax.get_legend()]
+    return [text.get_text() for one in [*figure.legends, *panels] for text in one.get_texts()]
 
 
 def words(figure):
@@ -84,7 +86,8 @@ def words(figure):
 
 
 def by_label(figure):
-    return {ax.get_xlabel(): ax for ax in figure.axes}
+    """Panels by the sign or name that their words end with: "number of heads (C)" is C."""
+    return {ax.get_xlabel().rpartition("(")[2].rstrip(")"): ax for ax in figure.axes}
 
 
 @pytest.fixture(scope="module")
@@ -220,3 +223,36 @@ def test_an_axis_is_a_range_or_choices():
             Axis(**given)
     with pytest.raises(ValueError, match="starts above 0, got low=0"):
         Axis(0, 1, log=True)
+
+
+def test_one_image_does_not_fill_a_picture():
+    """Equal values, or values one image apart, lie in an axis of two images at least."""
+    same = [Record(number=i, ending="complete", point={}, value=5 / 28) for i in range(4)]
+    more = [*same, Record(number=4, ending="complete", point={}, value=6 / 28)]
+    for records in (same, more):
+        (ax,) = history(records, "kNN accuracy", share=True, images=28).axes
+        low, high = ax.get_ylim()
+        assert high - low > 2 * 100 / 28
+        assert low < 500 / 28 < high
+
+
+def test_pictures_have_titles_and_say_how_many_images_they_are_of():
+    records = trials(10)
+    asked = {"objective_label": "kNN accuracy", "share": True, "images": 28}
+    for figure in (
+        history(records, **asked),
+        sensitivity(records, AXES, **asked),
+        heads_and_top_k(records, AXES, **asked),
+    ):
+        assert "kNN accuracy" in figure.get_suptitle()
+        assert "28 validation images: one image is 3.6 points" in figure.get_suptitle()
+    heads, top_k = heads_and_top_k(records, AXES, **asked).axes
+    assert "softmax" not in [t.get_text() for t in heads.get_legend().get_texts()]
+    assert "mean" not in [t.get_text() for t in top_k.get_legend().get_texts()]
+    assert heads.get_xlabel() == "number of heads (C)"
+
+
+def test_fields_are_not_ranked_by_noise():
+    (ax,) = importance(trials(12), AXES, images=10).axes
+    assert "cannot be told apart on 10 validation images" in ax.texts[0].get_text()
+    assert importance(trials(12), AXES, images=10**6).get_suptitle()

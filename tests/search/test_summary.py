@@ -11,6 +11,7 @@ from rich.console import Console
 from amcl.search.plots import Axis
 from amcl.search.records import Record
 from amcl.search.summary import csv_text, markdown, table
+from amcl.search.verdict import Verdict
 
 AXES = {
     "eta": Axis(1e-5, 2),
@@ -46,8 +47,19 @@ def cells(out):
     return [[str(cell) for cell in column.cells] for column in out.columns]
 
 
+def verdict(records, share=True):
+    """The last of the complete trials is chosen, and not the one of the highest value."""
+    done = [r for r in records if r.value is not None and math.isfinite(r.value)]
+    if not done:
+        return None
+    kind, images = ("knn", 50) if share else ("effective-rank", None)
+    best = max(done, key=lambda r: r.value)
+    return Verdict(objective=kind, images=images, best=best, tied=tuple(done), chosen=done[0])
+
+
 def page(records=RECORDS, share=True, plots=(), best_file="best.toml"):
-    return markdown(records, AXES, "kNN accuracy", share, best_file, plots)
+    asked = (records, AXES, "kNN accuracy", share, best_file, plots)
+    return markdown(*asked, verdict(records, share))
 
 
 def grid_below(text, heading):
@@ -130,15 +142,18 @@ def test_page_tells_what_was_searched():
     ]
 
 
-def test_page_has_the_best_trial_and_how_to_train_with_it():
+def test_page_has_the_chosen_trial_and_how_to_train_with_it():
     text = page(best_file="my study/best.toml")
-    assert "Trial 3 (`runs/0003`): kNN accuracy 70.0 %." in text
+    assert "Trial 3 has the highest kNN accuracy, 70.0 % on 50 validation images" in text
+    assert "cannot be told apart from 1 other: trial 1 " in text
+    assert "Trial 1 is chosen" in text
+    assert "The settings of trial 1 (`runs/0001`):" in text
     assert "```bash\namcl pretrain --config 'my study/best.toml'\n```" in text
-    assert grid_below(text, "The best trial")[2:] == [
-        ["`eta`", "1.5"], ["`beta`", "2"], ["`form`", "top_k"], ["`top_k`", "128"],
-        ["`projector`", "none"],
+    assert grid_below(text, "What to train with")[2:] == [
+        ["`eta`", "0.123"], ["`beta`", "1e-05"], ["`form`", "softmax"],
+        ["`projector`", "2048, 128"],
     ]  # fmt: skip
-    assert "kNN accuracy 0.700." in page(share=False)
+    assert "the highest effective rank, 0.7." in page(share=False)
 
 
 def test_page_counts_endings_and_reasons():

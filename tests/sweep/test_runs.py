@@ -196,6 +196,19 @@ def test_runs_that_failed_are_taken_up_when_asked(tmp_path, tiny, monkeypatch):
     assert starts(SweepFolder(out)) == {"seed=0": 2, "seed=1": 1}
 
 
+def test_a_finding_that_names_another_file_deletes_nothing(tmp_path, tiny, trained):
+    points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
+    sweep(points, out, tell=quiet)
+    victim, finding = tmp_path / "package.json", out / "findings/seed=0.json"
+    victim.write_text("mine")
+    forged = json.loads(finding.read_text()) | {"ending": "failed"}
+    for name in (str(victim.with_suffix("")), "../../package"):
+        finding.write_text(json.dumps(forged | {"name": name}))
+        with pytest.raises(RunError, match=r"seed=0\.json is damaged \(it names the run"):
+            sweep(points, out, again=True, tell=quiet)
+        assert victim.read_text() == "mine"
+
+
 def test_judging_may_fail_too(tmp_path, tiny, trained, monkeypatch):
     def judge(*args):
         raise torch.OutOfMemoryError("no memory")

@@ -91,3 +91,28 @@ def test_names_with_brackets_are_shown_as_they_are():
 def test_nothing_found_is_no_error():
     assert csv_text([]).startswith("run,ending")
     assert cells(markdown([])) == [["runs"]]
+
+
+def test_no_header_is_broken_within_a_word_on_a_narrow_terminal():
+    results = {
+        f"{protocol} validation": {"top1": 0.5, "top5": 0.75}
+        for protocol in ("knn", "linear", "few-labels", "finetune")
+    }
+    few = [
+        finding(probe={"knn_validation": 0.1}, results=results, tau=tau, batch_size=size, seed=seed)
+        for tau in ("0.1", "0.2")
+        for size in ("64", "128")
+        for seed in ("0", "1")
+    ]
+    for width in (60, 80, 120, 200):
+        out = io.StringIO()
+        Console(file=out, width=width).print(table(few, width))
+        lines = out.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        rule = next(i for i, text in enumerate(lines) if "─" in text)
+        words = {word.rstrip("_") for text in lines[:rule] for word in text.split()}
+        known = {"tau", "batch", "size", "runs", "knn", "linear", "few-labels", "finetune"}
+        assert words <= known | {"top1", "top5", "validation"}
+        below = " ".join(" ".join(lines[rule:]).split())
+        assert ("left out for want of room" in below) == (width < 200)
+    assert "50.0 % ± 0.0 %" in below

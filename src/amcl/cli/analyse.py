@@ -1,7 +1,6 @@
 """`amcl analyse`: what a setting does to what is learned."""
 
 import logging
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,6 +13,7 @@ from amcl.cli.start import Start, base_config, require_images
 from amcl.cli.tables import show_tables
 from amcl.experiments import ANALYSES, analyse
 from amcl.methods import MethodName
+from amcl.redaction import redact_command
 from amcl.sweep.judge import Split
 from amcl.training.config import unknown
 from amcl.training.display import console, log_to_console
@@ -93,7 +93,7 @@ def _analyse(args: list[str]) -> None:
         split=options.split,
         jobs=options.jobs,
         again=options.again,
-        command=shlex.join(["amcl", "analyse", *args]),
+        command=redact_command(["amcl", "analyse", *args]),
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
     shown = Console(highlight=False)

@@ -23,8 +23,13 @@ from the baseline are paired by seed. Results come from `amcl evaluate RUN`; num
 settings, data or images are never in one row."""
 
 CAPTION = (
-    "± is the standard deviation over n runs. Differences are from {baseline}, paired by seed; in "
-    "brackets the 95 % interval of Student's t for their mean."
+    "± is the standard deviation over n runs. In brackets behind the accuracy of one run is its "
+    "95 % binomial interval, by the number of images."
+)
+DIFFERENCES = (
+    "Differences are from {baseline}, paired by seed; in brackets is the 95 % interval of "
+    "Student's t for their mean. Groups cannot be told apart where it includes 0. ▲ marks the "
+    "best of a row where it is told apart from all others."
 )
 
 
@@ -37,7 +42,7 @@ class Compare:
     baseline: Path | None = None
     """A run of the group that others are compared with; none: the first run."""
     metrics: tuple[str, ...] = ()
-    """Only these, such as top1; none: all."""
+    """Only these, such as top1; none: accuracies; all: these first, then everything else."""
     json: Path | None = None
     """Write all of it to this new file too."""
 
@@ -65,9 +70,9 @@ def show(found: Comparison) -> None:
         console.print(table)
         console.print()
     for group in found.groups:
-        members = zip(group.runs, group.seeds, strict=True)
-        console.print(f"{group.name}: {', '.join(f'{run} (seed {seed})' for run, seed in members)}")
+        console.print(group.describe())
+    console.print(CAPTION)
     if len(found.groups) > 1:
-        console.print(CAPTION.format(baseline=found.groups[0].name))
+        console.print(DIFFERENCES.format(baseline=found.groups[0].name))
     for note in found.notes:
         console.print(f"- {note}")

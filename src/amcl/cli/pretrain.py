@@ -13,6 +13,7 @@ import tyro
 from amcl.cli.start import Start, base_config, require_images
 from amcl.methods import HeadSettings, LGPSettings, MethodName
 from amcl.methods.masked import MaskedSettings
+from amcl.redaction import redact
 from amcl.sweep.fields import differing
 from amcl.training import Config, Interrupted, RunError, pretrain
 from amcl.training.display import console, log_to_console
@@ -141,5 +142,5 @@ def _first_stage_is_not_set_in_vain(base: Config, settings: Config) -> None:
 
 
 def _tell(command: str, message: str, style: str, code: int) -> int:
-    console.print(f"{command}: {message}", style=style, markup=False, soft_wrap=True)
+    console.print(redact(f"{command}: {message}"), style=style, markup=False, soft_wrap=True)
     return code

@@ -14,7 +14,7 @@ from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, require_images
 from amcl.methods import MethodName
 from amcl.search.objective import LABELS, Objective, is_share
-from amcl.search.study import Pruner, StudyFolder
+from amcl.search.study import TRIALS, Pruner, StudyFolder
 from amcl.training import Config, RunError
 from amcl.training.display import console, log_to_console
 
@@ -33,7 +33,9 @@ amcl search --out studies/first --trials 50
 Trials start from the settings that the other options give, which are those of `amcl pretrain`, and
 differ in the fields of the space. They are judged at their last epoch on images held out of the
 training images, never on the test split. A study in --out is gone on with. At its end: best.toml,
-for `amcl pretrain --config`, trials.csv, summary.md and pictures."""
+for `amcl pretrain --config`, trials.csv, summary.md and pictures. Trials that cannot be told apart
+from the best are named; of those within one standard error, the one that changes the least is
+chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +44,8 @@ class Options(Start):
 
     out: Path
     """The folder of the study; one that exists is gone on with."""
-    trials: int = 25
-    """How many the study is to have in all."""
+    trials: int = TRIALS
+    """How many the study is to have in all; a study that is gone on with remembers it."""
     space: tuple[str, ...] = ()
     """Fields and where to look, as in lr=1e-3:1:log heads=2:6 form=softmax,top_k; the word paper,
     or nothing, is the paper's space of η, ι, β, C and κ."""
@@ -58,8 +60,9 @@ class Options(Start):
     """The study's name in the database; none: that of the folder."""
     jobs: int = 1
     """Trials at once, each with its share of the cores, or a GPU of its own if there are some."""
-    keep_checkpoints: bool = True
-    """Keep the checkpoints of trials that have ended; their backbones are kept in any case."""
+    keep_checkpoints: bool = False
+    """Keep the checkpoints of trials that have ended; their backbones are kept in any case. A trial
+    that was interrupted keeps its checkpoint until it has ended."""
 
 
 def main(args: list[str]) -> int:
@@ -78,7 +81,7 @@ def parse(args: list[str]) -> Options:
         prog="amcl search",
         description=DESCRIPTION,
         args=args,
-        default=Options(out=tyro.MISSING, method=method, settings=base),
+        default=Options(out=tyro.MISSING, method=method, settings=base, trials=folder.trials()),
     )
     require_images(options.settings)
     return options
@@ -109,10 +112,13 @@ def _search(args: list[str]) -> None:
     shown.print(table(found.records, LABELS[objective], is_share(objective)))
     folder = StudyFolder(options.out)
     where = f"everything is in {folder.path}: trials.csv, summary.md, pictures"
-    if found.best is None:
-        where += "; no trial was complete, and so there is no best"
+    if found.verdict is None:
+        where += "; no trial was complete, and so there is none to train with"
     else:
-        where += f"\ntrain with the best: amcl pretrain --config {shlex.quote(str(folder.best))}"
+        shown.print(" ".join(found.verdict.sentences()), soft_wrap=True, markup=False)
+        config = shlex.quote(str(folder.best))
+        where += f"\ntrain with the settings of trial {found.verdict.chosen.number}: amcl pretrain "
+        where += f"--config {config}"
     if (left := options.trials - len(found.records)) > 0:
         where += (
             f"\n{left} of {options.trials} trials are still marked as running: where the process "

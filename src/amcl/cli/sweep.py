@@ -137,8 +137,10 @@ def _sweep(args: list[str]) -> None:
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
     shown = Console(highlight=False)
-    shown.print(table(findings))
-    shown.print(f"runs.csv and table.md are in {options.out}", soft_wrap=True, markup=False)
+    shown.print(table(findings, shown.width))
+    shown.print(
+        f"the whole table is in {options.out}: runs.csv, table.md", soft_wrap=True, markup=False
+    )
     if findings and all(found.ending in BAD for found in findings):
         raise RunError(
             "not one run came to its end: see the reasons above or in runs.csv. --again takes "

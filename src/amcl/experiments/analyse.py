@@ -9,7 +9,7 @@ from amcl.experiments.cases import AUROC, KNN, LINEAR, Metric
 from amcl.experiments.conduct import check_labels, conduct
 from amcl.experiments.pool import Pool
 from amcl.experiments.product import Product, check_free, topic_of
-from amcl.experiments.tables import csv_text
+from amcl.experiments.tables import Filled, csv_text
 from amcl.report import require_packages
 from amcl.settings import choose
 from amcl.sweep.judge import Split
@@ -61,7 +61,14 @@ def analyse(
         topics=[topic_of(each) for each in filled],
         csv=csv_text(filled),
         command=command,
-        facts=[("seeds", str(len(seeds))), ("runs", str(len(pool.points(parts, seeds))))],
+        facts=_facts(base, filled, len(seeds), len(pool.points(parts, seeds))),
         config=base.to_toml(),
     )
     return product.write(folder / name)
+
+
+def _facts(base: Config, filled: Sequence[Filled], seeds: int, runs: int) -> list[tuple[str, str]]:
+    """How much the page rests on."""
+    images = [number.images for each in filled for number in each.numbers if number.images]
+    judged = [("images judged on", f"{images[0]:,}")] if images else []
+    return [*judged, ("epochs", str(base.run.epochs)), ("seeds", str(seeds)), ("runs", str(runs))]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from amcl.drawing import BLUE, FAINT, PALETTE, VERMILION, bare, figure_of, legend_below, plain
 from amcl.experiments.cases import NONE, Case, Metric, Part
+from amcl.experiments.conclusions import nothing_apart
 from amcl.experiments.pool import Number
 from amcl.experiments.tables import Filled
 
@@ -14,11 +15,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Placed = tuple[Case, Number]
+_ROOM = 40  # letters below a panel
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 
 def chart(filled: Filled, panels: Sequence[str] = ()) -> "Figure":
-    """Means over seeds with their spread: dots, joined where the axis has an order.
+    """Means over seeds with their spread, or single runs with the interval of their accuracy.
+
+    Dots are joined where the axis has an order and some of them can be told apart.
 
     `panels`: those of the part's panels to draw; none: all of them, three side by side at most.
     """
@@ -94,10 +98,10 @@ def _lines(ax: "Axes", filled: Filled, placed: Sequence[Placed]) -> None:
             ax.errorbar(
                 [xs.index(case.labels[part.x]) + aside for case, _ in dots],
                 [_shown(case.metric, number.mean or 0.0) for case, number in dots],
-                yerr=[_shown(case.metric, number.std or 0.0) for case, number in dots],
+                yerr=[[_reach(p, end) for p in dots] for end in (0, 1)],
                 marker=_MARKS[i % len(_MARKS)],
                 ms=5,
-                ls="-" if part.ordered else "",
+                ls="-" if part.ordered and not nothing_apart(dots) else "",
                 lw=1.4,
                 capsize=2,
                 **style,
@@ -106,9 +110,19 @@ def _lines(ax: "Axes", filled: Filled, placed: Sequence[Placed]) -> None:
             if case.labels[part.x] == NONE:
                 ax.axhline(_shown(case.metric, number.mean or 0.0), ls="--", lw=1.4, **style)
     ax.set_xticks(range(len(xs)), [plain(x.replace(" (", "\n("), 24) for x in xs])
-    if not part.ordered and max(map(len, xs), default=0) > 9:
+    if not part.ordered and sum(len(x) + 2 for x in xs) > _ROOM:
         ax.tick_params(axis="x", labelrotation=30)
     ax.set_xlim(-0.4, max(len(xs) - 0.6, 0.4))
+
+
+def _reach(placed: Placed, end: int) -> float:
+    """How far a bar goes down (0) or up (1): the std over seeds, or the interval of one run."""
+    case, number = placed
+    if number.std is not None:
+        return _shown(case.metric, number.std)
+    if number.interval is None:
+        return 0.0
+    return _shown(case.metric, abs(number.interval[end] - (number.mean or 0.0)))
 
 
 def _shown(metric: Metric, value: float) -> float:

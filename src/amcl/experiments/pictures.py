@@ -61,7 +61,8 @@ def histograms(apart: Mapping[str, PairSeparation]) -> "Figure":
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax, (name, separation) in zip(axes, apart.items(), strict=False):
         _histogram(ax, separation)
-        ax.set_title(plain(name), fontsize=10)
+        told = f"overlap {separation.overlap:.2f}, AUROC {separation.auroc:.3f}"
+        ax.set_title(f"{plain(name)}\n{told}", fontsize=10)
     for ax in axes[len(apart) :]:
         ax.set_visible(False)
     legend_below(figure)
@@ -70,8 +71,6 @@ def histograms(apart: Mapping[str, PairSeparation]) -> "Figure":
 
 def _histogram(ax: "Axes", s: PairSeparation) -> None:
     draw_pairs(ax, s.edges, s.positive_shares, s.negative_shares)
-    told = f"overlap {s.overlap:.2f}\nAUROC {s.auroc:.3f}"
-    ax.text(0.02, 0.97, told, transform=ax.transAxes, va="top", fontsize=9)
     ax.set_yticks([])
     bare(ax)
 

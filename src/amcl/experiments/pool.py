@@ -8,15 +8,25 @@ from pathlib import Path
 
 from amcl.analysis import PairSample, PairSettings, sample_of_run
 from amcl.evaluation import Protocol, Protocols
+from amcl.evaluation.results import read_results
 from amcl.experiments.cases import Case, Part
 from amcl.experiments.pairs import pair_numbers
 from amcl.files import write_text
+from amcl.intervals import (
+    Interval,
+    accuracy_difference,
+    accuracy_interval,
+    excludes_zero,
+    mean_interval,
+)
 from amcl.sweep import Finding, Point, SweepFolder, sweep
 from amcl.sweep.fields import differing, spelled, value_of, with_values
 from amcl.sweep.judge import Split, splits_for
 from amcl.sweep.workers import Tell
 from amcl.training import Config, HardwareSettings, read_metrics
 from amcl.training.hardware import find_accelerator
+
+LEVEL = "cannot be told apart"
 
 
 @dataclass(frozen=True)
@@ -26,6 +36,10 @@ class Number:
     values: dict[int, float]
     bad: tuple[str, ...] = ()
     """Reasons of runs that came to nothing, or have collapsed."""
+    images: int | None = None
+    """How many images each value is an accuracy on; None where it is no accuracy."""
+    of_images: Interval | None = None
+    """Of a difference for one seed: its 95 % interval by the number of images."""
 
     @property
     def mean(self) -> float | None:
@@ -37,10 +51,33 @@ class Number:
         """Over seeds; None for one."""
         return statistics.stdev(self.values.values()) if len(self.values) > 1 else None
 
+    @property
+    def interval(self) -> Interval | None:
+        """95 % of one accuracy by its images, or of the mean over seeds by Student's t."""
+        if len(self.values) > 1:
+            return mean_interval(list(self.values.values()))
+        if self.images is None or not self.values:
+            return self.of_images
+        return accuracy_interval(self.mean or 0.0, self.images)
+
     def minus(self, other: "Number") -> "Number":
         """The difference, seed by seed."""
         seeds = [seed for seed in self.values if seed in other.values]
-        return Number({seed: self.values[seed] - other.values[seed] for seed in seeds})
+        of_images = None
+        if len(seeds) == 1 and self.images is not None:
+            first, second = self.values[seeds[0]], other.values[seeds[0]]
+            of_images = accuracy_difference(first, second, self.images)
+        values = {seed: self.values[seed] - other.values[seed] for seed in seeds}
+        return Number(values, of_images=of_images)
+
+    def verdict(self) -> str:
+        """Of a difference, in words: whether it is more than noise."""
+        if not self.values:
+            return ""
+        if len(self.values) == 1:
+            within = self.of_images is not None and not excludes_zero(self.of_images)
+            return LEVEL if within else "one seed: no evidence"
+        return "" if excludes_zero(self.interval) else LEVEL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +162,7 @@ class Pool:
     def number(self, case: Case, seeds: Sequence[int], findings: dict[str, Finding]) -> Number:
         """What fills a case."""
         values, bad = {}, []
+        images: int | None = None
         for seed in seeds:
             found = findings.get(self.point(case.config, seed).name)
             if found is None:
@@ -138,7 +176,8 @@ class Pool:
                     bad.append(f"seed {seed}: too few labelled images")
                 else:
                     values[seed] = value
-        return Number(values, tuple(bad))
+                    images = images or self._images(case, found)
+        return Number(values, tuple(bad), images)
 
     def _run(self, found: Finding) -> Path:
         return SweepFolder(self.path).run(found.name)
@@ -156,6 +195,18 @@ class Pool:
             if (numbers := found.results.get(f"{metric.source} {split}")) is not None:
                 return numbers.get(metric.key)
         raise RuntimeError(f"{found.name} was not judged by {metric.source}")
+
+    def _images(self, case: Case, found: Finding) -> int | None:
+        """How many images a run's accuracy is of; None where the metric is no accuracy."""
+        metric = case.metric
+        if not metric.share:
+            return None
+        splits = splits_for(metric.source, self.split)  # type: ignore[arg-type]
+        for result in read_results(self._run(found)):
+            if result.protocol == metric.source and result.split in splits:
+                count = result.images.get(result.split)
+                return count if isinstance(count, int) else None
+        return None
 
     def _pairs(self, found: Finding) -> dict[str, float]:
         """A run's pairs of views in numbers, kept in its folder."""

@@ -9,6 +9,7 @@ from amcl.drawing import save_png
 from amcl.environment import environment
 from amcl.experiments.cases import Part
 from amcl.experiments.charts import chart, gains_chart, panels_of
+from amcl.experiments.conclusions import conclusion_of
 from amcl.experiments.tables import Filled, markdown
 from amcl.files import write_text
 from amcl.report import (
@@ -37,6 +38,8 @@ class Topic:
     title: str
     told: str
     blocks: tuple[Block, ...]
+    conclusion: str = ""
+    """What the numbers say in words, and how much they rest on."""
     table: Table | None = None
     notes: tuple[str, ...] = ()
     pictures: dict[str, "Figure"] = field(default_factory=dict)
@@ -70,6 +73,7 @@ class Product:
             Section(
                 topic.title,
                 [
+                    *([Paragraph(topic.conclusion)] if topic.conclusion else []),
                     *topic.blocks,
                     *([topic.table] if topic.table else []),
                     *(Note(note) for note in topic.notes),
@@ -92,6 +96,7 @@ class Product:
         lines = [f"# {self.title}", "", self.subtitle, "", f"`{self.command}`", ""]
         for topic in self.topics:
             lines += [f"## {topic.title}", "", topic.told, ""]
+            lines += [topic.conclusion, ""] if topic.conclusion else []
             if topic.table is not None:
                 caption = [topic.table.caption, ""] if topic.table.caption else []
                 lines += [markdown(topic.table), *caption]
@@ -126,6 +131,7 @@ def topic_of(filled: Filled) -> Topic:
         title=part.title,
         told=part.told,
         blocks=tuple(blocks),
+        conclusion=conclusion_of(filled),
         table=filled.table(),
         notes=(*part.notes, *filled.bad()),
         pictures=pictures,

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amcl.experiments.cases import NONE, Case, Metric, Part
 from amcl.experiments.pool import Number
@@ -117,6 +117,7 @@ def csv_text(filled: Sequence[Filled]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     head = ["part", *names, "what", "metric", "runs", "mean", "std", "paper", "values"]
+    head += ["images", "low", "high"]
     writer.writerow(head)
 
     def line(
@@ -127,7 +128,9 @@ def csv_text(filled: Sequence[Filled]) -> str:
         numbers = ["" if v is None else v * scale for v in (n.mean, n.std)]
         said = [labels.get(name, "") for name in names]
         shown = "" if paper is None else paper
-        writer.writerow([part, *said, what, m.label, len(n.values), *numbers, shown, values])
+        ends = ["", ""] if n.interval is None else [end * scale for end in n.interval]
+        row = [part, *said, what, m.label, len(n.values), *numbers, shown, values]
+        writer.writerow([*row, "" if n.images is None else n.images, *ends])
 
     for each in filled:
         for case, number in each.pairs():
@@ -140,12 +143,12 @@ def csv_text(filled: Sequence[Filled]) -> str:
 def _heading(label: str, value: str) -> str:
     """The name of a column: a number alone says nothing.
 
-    >>> _heading("C", "3"), _heading("C", NONE), _heading("method", "MoCo")
-    ('C 3', 'any C', 'MoCo')
+    >>> _heading("heads", "3"), _heading("heads", NONE), _heading("method", "MoCo")
+    ('heads = 3', 'reference', 'MoCo')
     """
     if value == NONE:
-        return f"any {label}"
-    return f"{label} {value}" if value[:1].isdigit() else value
+        return "reference"
+    return f"{label} = {value}" if value[:1].isdigit() else value
 
 
 def _row(labels: Mapping[str, str], names: Sequence[str]) -> Key:
@@ -159,9 +162,15 @@ def _cell(number: Number, metric: Metric, paper: float | None, sign: bool = Fals
         text = metric.spelled(number.mean, sign)
         if number.std is not None:
             text += f" ± {metric.spelled(number.std)}"
+        elif number.interval is not None and not sign:
+            low, high = (metric.spelled(end) for end in number.interval)
+            text += f" [{low}, {high}]"
     small = "" if paper is None else f"paper {paper:{'+' if sign else ''}.1f}"
     return Cell(text, small, strong=sign and bool(text))
 
 
 def _cell_of_gain(gain: Gain) -> Cell:
-    return _cell(gain.number, gain.metric, gain.paper, sign=True)
+    cell = _cell(gain.number, gain.metric, gain.paper, sign=True)
+    verdict = gain.number.verdict()
+    small = ", ".join(filter(None, [cell.small, verdict]))
+    return replace(cell, small=small, strong=cell.strong and not verdict)

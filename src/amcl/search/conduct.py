@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from amcl.files import write_text
+from amcl.redaction import HIDDEN
 from amcl.search.objective import (
     JUDGED_BY,
     LABELS,
@@ -16,12 +17,13 @@ from amcl.search.objective import (
     on_validation,
 )
 from amcl.search.plots import Axis, save_plots
-from amcl.search.records import Record, best_of
+from amcl.search.records import Record, complete
 from amcl.search.space import PAPER, Choice, Range, space_from
 from amcl.search.storage import open_study, records_of
-from amcl.search.study import Definition, Pruner, StudyFolder
+from amcl.search.study import Definition, Pruner, StudyFolder, without_password
 from amcl.search.summary import csv_text, markdown
 from amcl.search.trials import Plan, work
+from amcl.search.verdict import Verdict, verdict_of
 from amcl.settings import whole_number
 from amcl.sweep.fields import spelled, value_from, with_values
 from amcl.sweep.workers import Tell, for_workers, work_together
@@ -37,28 +39,35 @@ class Found:
     definition: Definition
     records: list[Record]
     """Trials that have ended, by number."""
-    best: Record | None
+    verdict: Verdict | None
+    """Which trials are level with the best, and which is chosen; None without a complete trial."""
     config: Config | None
-    """That of the best trial."""
+    """That of the chosen trial."""
+
+    @property
+    def best(self) -> Record | None:
+        """The trial whose settings are chosen."""
+        return None if self.verdict is None else self.verdict.chosen
 
 
 def search(
     config: Config,
     out: str | Path,
     *,
-    trials: int = 25,
+    trials: int | None = None,
     space: Sequence[str] | None = None,
     objective: Objective | None = None,
     pruner: Pruner | None = None,
     storage: str = "",
     study: str | None = None,
     jobs: int = 1,
-    keep_checkpoints: bool = True,
+    keep_checkpoints: bool = False,
     tell: Tell = print,
 ) -> Found:
     """Look for the settings that serve best, starting from `config`; all of it goes to `out`.
 
-    - `trials`: how many the study is to have in all; a study in `out` is gone on with;
+    - `trials`: how many the study is to have in all; None: as many as it had before, or 25. A study
+      in `out` is gone on with;
     - `space`: fields and where to look, as in "lr=1e-3:1:log"; none: the paper's spaces;
     - `objective`: what is judged by, on validation images; none: kNN, or without labels the
       effective rank;
@@ -66,65 +75,86 @@ def search(
       (the default), by successive halving, or with "off" none;
     - `storage`, `study`: any database that Optuna takes, and the study's name in it, shared by
       several machines; none: a file in `out`;
-    - `jobs`: trials at once, in processes of their own.
+    - `jobs`: trials at once, in processes of their own;
+    - `keep_checkpoints`: keep those of trials that have ended; their backbones always stay.
     """
-    whole_number("trials", trials)
-    whole_number("jobs", jobs)
     folder = StudyFolder(Path(out))
+    trials = whole_number("trials", folder.trials() if trials is None else trials)
+    whole_number("jobs", jobs)
     if folder.exists():
         definition, storage, study = folder.read(storage, study)
         definition = _unchanged(folder, definition, config, space, objective, pruner)
+        folder.remember_trials(trials)
     else:
         definition = _define(config, space, objective, pruner or "median")
         study = study or folder.path.resolve().name
         folder.check_free()
         if storage:
             open_study(storage, study, definition)  # an error before anything is written here
-        folder.create(definition, storage, study)
-    url = folder.url(storage)
-    opened = open_study(url, study, definition)
+        folder.create(definition, storage, study, trials)
+    url, images = folder.url(storage), validation_images(definition)
+    opened = open_study(url, study, definition, images=images)
+    before = records_of(opened)
     plan = Plan(
         folder=folder.path,
         url=url,
         name=study,
         definition=definition,
         trials=trials,
+        images=images,
+        jobs=jobs,
+        complete=len(complete(before)),
         keep_checkpoints=keep_checkpoints,
     )
-    tell(_begin(folder, definition, len(records_of(opened)), trials))
+    tell(_begin(folder, definition, len(before), trials))
     try:
         work_together(partial(work, plan), jobs, tell, folder.path / "logs")
     except Interrupted as stopped:
-        place = shlex.quote(str(folder.path))
+        again = shlex.join(["amcl", "search", "--out", str(folder.path)])
+        if HIDDEN in (shown := without_password(storage)):
+            again += f" --storage {shlex.quote(shown)}, with the password"
         raise Interrupted(
             f"stopped with {len(records_of(opened))} of {trials} trials ended, everything is "
-            f"saved. Go on with: amcl search --out {place} --trials {trials}",
+            f"saved. Go on with: {again}",
             stopped.exit_code - 128,
         ) from stopped
     finally:
-        found = report(folder, definition, records_of(opened))
+        found = report(folder, definition, records_of(opened), images)
     return found
 
 
-def report(folder: StudyFolder, definition: Definition, records: list[Record]) -> Found:
-    """Write table, pictures and the best configuration from what has ended."""
-    best, config = best_of(records), None
+def validation_images(definition: Definition) -> int | None:
+    """How many images the objective is an accuracy on; None where it is no accuracy."""
+    if not is_share(definition.objective):
+        return None
+    config = definition.config
+    config = replace(config, data=replace(config.data, memory=0.0))  # nothing is decoded for this
+    probe = load_data(config).probe
+    return None if probe is None else len(probe.queries.labels)
+
+
+def report(
+    folder: StudyFolder, definition: Definition, records: list[Record], images: int | None
+) -> Found:
+    """Write table, pictures and the chosen configuration from what has ended."""
+    verdict, config = verdict_of(definition, records, images), None
     label, share = LABELS[definition.objective], is_share(definition.objective)
     axes = {name: _drawn(axis) for name, axis in definition.space.items()}
-    if best is not None:
+    if verdict is not None:
         values = {
             name: value_from(definition.config, name, spelled(value))
-            for name, value in best.point.items()
+            for name, value in verdict.chosen.point.items()
         }
         config = with_values(definition.config, values)
         config = replace(config, hardware=replace(config.hardware, devices=0))  # as many as it has
         write_text(folder.best, config.to_toml())
     if records:
         write_text(folder.path / "trials.csv", csv_text(records))
-        pictures = save_plots(records, axes, label, share, folder.path)
-        page = markdown(records, axes, label, share, str(folder.best), [p.name for p in pictures])
+        pictures = save_plots(records, axes, label, share, folder.path, images)
+        names = [picture.name for picture in pictures]
+        page = markdown(records, axes, label, share, str(folder.best), names, verdict)
         write_text(folder.path / "summary.md", page)
-    return Found(definition=definition, records=records, best=best, config=config)
+    return Found(definition=definition, records=records, verdict=verdict, config=config)
 
 
 def _begin(folder: StudyFolder, definition: Definition, ended: int, trials: int) -> str:

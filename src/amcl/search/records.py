@@ -7,7 +7,7 @@ from typing import Any
 
 from amcl.sweep.outcome import ENDINGS, Ending
 
-__all__ = ["ENDINGS", "Ending", "Record", "best_of"]
+__all__ = ["ENDINGS", "Ending", "Record", "best_of", "complete"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,5 +37,9 @@ def best_of(records: Sequence[Record]) -> Record | None:
     >>> best_of(found).number
     1
     """
-    complete = [r for r in records if r.value is not None and math.isfinite(r.value)]
-    return max(complete, key=lambda r: (r.value, -r.number), default=None)
+    return max(complete(records), key=lambda r: (r.value, -r.number), default=None)
+
+
+def complete(records: Sequence[Record]) -> list[Record]:
+    """Those that came to their end with a finite value."""
+    return [r for r in records if r.value is not None and math.isfinite(r.value)]

@@ -20,14 +20,21 @@ _FOR_SQLITE = 120  # seconds that a process waits for others to let go of the fi
 
 
 def open_study(
-    url: str, name: str, definition: Definition, *, checked: bool = False
+    url: str,
+    name: str,
+    definition: Definition,
+    *,
+    images: int | None = None,
+    checked: bool = False,
 ) -> "optuna.Study":
     """The study in its storage, made if it is new; an error if it is of other settings.
 
+    `images`: how many validation images the objective is an accuracy on, for the pruner.
     `checked`: this has been done before, and the tables of the storage need no second look.
     """
     import optuna
 
+    from amcl.search.pruning import pruner_of
     from amcl.search.sampler import SeededSampler
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -46,7 +53,7 @@ def open_study(
             study_name=name,
             storage=storage,
             sampler=SeededSampler(definition.config.run.seed),
-            pruner=_pruner(definition),
+            pruner=pruner_of(definition, images),
             direction="maximize",
             load_if_exists=True,
         )
@@ -129,19 +136,6 @@ def is_void(trial: "optuna.trial.FrozenTrial") -> bool:
     """Whether a trial has no ending of its own: it was stopped, and another takes it up."""
     failed: bool = trial.state.name == "FAIL"
     return failed and trial.user_attrs.get("ending") != "failed"
-
-
-def _pruner(definition: Definition) -> "optuna.pruners.BasePruner":
-    import optuna
-
-    run = definition.config.run
-    if definition.pruner == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=5)
-    if definition.pruner == "halving":
-        return optuna.pruners.SuccessiveHalvingPruner(
-            min_resource=min(run.probe_every, run.epochs), reduction_factor=3
-        )
-    return optuna.pruners.NopPruner()
 
 
 @contextmanager

@@ -11,16 +11,17 @@ from typing import Any, Literal
 import tomli_w
 
 from amcl.files import write_text
+from amcl.redaction import HIDDEN, redact
 from amcl.search.objective import OBJECTIVES, Objective
 from amcl.search.space import Space, space_from
-from amcl.settings import choose
+from amcl.settings import choose, whole_number
 from amcl.sweep.fields import differing, on_machine
 from amcl.training import Config, RunError
 
 Pruner = Literal["median", "halving", "off"]
 PRUNERS: tuple[Pruner, ...] = Pruner.__args__  # type: ignore[attr-defined]
-
-HIDDEN = ":***@"  # a password, in an address that is written down
+TRIALS = 25
+"""As many as the paper has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,17 +116,36 @@ class StudyFolder:
             )
         return definition, storage or known, name
 
+    def trials(self) -> int:
+        """How many trials the study is to have in all; the paper's number where there is none."""
+        if not self.exists():
+            return TRIALS
+        try:
+            listed = tomllib.loads(self.listing.read_text(encoding="utf-8"))
+            return whole_number("trials", listed.get("trials", TRIALS))
+        except (tomllib.TOMLDecodeError, ValueError) as error:
+            raise RunError(f"{self.listing} is damaged: {error}") from None
+
+    def remember_trials(self, trials: int) -> None:
+        """Write down how many trials the study is to have, for who goes on with it."""
+        if trials != self.trials():
+            listed = tomllib.loads(self.listing.read_text(encoding="utf-8"))
+            write_text(self.listing, tomli_w.dumps({**listed, "trials": trials}))
+
     def check_free(self) -> None:
         """An error if something else is here."""
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
-    def create(self, definition: Definition, storage: str, study: str) -> None:
-        """Make the folder of a new study."""
+    def create(
+        self, definition: Definition, storage: str, study: str, trials: int = TRIALS
+    ) -> None:
+        """Make the folder of a new study of so many trials."""
         self.check_free()
         told = definition.to_dict()
         del told["config"]
-        head = {"study": study, "storage": without_password(storage)}
+        head: dict[str, Any] = {"study": study, "storage": without_password(storage)}
+        head["trials"] = trials
         write_text(self.base, definition.config.to_toml())
         write_text(self.listing, tomli_w.dumps({**head, **told}))
 
@@ -150,7 +170,7 @@ def without_password(url: str) -> str:
     from sqlalchemy.engine import make_url
 
     with storage_errors(url):
-        return make_url(url).render_as_string(hide_password=True)
+        return redact(make_url(url).render_as_string(hide_password=True))
 
 
 @contextmanager
@@ -173,5 +193,5 @@ def storage_errors(url: str) -> Iterator[None]:
         ImportError,
     ) as error:
         where = url.split("://")[0]
-        first = str(error).strip().split(os.linesep)[0]
+        first = redact(str(error)).strip().split(os.linesep)[0]
         raise RunError(f"the storage ({where}) cannot be used: {first}") from error

@@ -17,7 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from amcl.search.plots import Axis, told
-from amcl.search.records import ENDINGS, Record, best_of
+from amcl.search.records import ENDINGS, Record
+from amcl.search.verdict import Verdict
 
 REASON = 48  # signs of a reason in a table
 WHOLE = 13  # signs of the longest value that is broken last, such as top_k_softmax
@@ -52,8 +53,9 @@ def markdown(
     share: bool,
     best_file: str,
     plots: Sequence[str],
+    verdict: Verdict | None,
 ) -> str:
-    """A page: what was searched, the best trial, how trials ended, pictures, and all trials."""
+    """A page: what was searched, what to train with, how trials ended, pictures, and all trials."""
     trials = "1 trial" if len(records) == 1 else f"{len(records)} trials"
     space = [[f"`{name}`", _told_axis(axis)] for name, axis in axes.items()]
     every = [_row(record, _fields(records), share) for record in _ranked(records)]
@@ -62,8 +64,8 @@ def markdown(
         f"{trials} for the greatest {objective_label}.",
         "## What was searched",
         _grid(["field", "values"], space),
-        "## The best trial",
-        _best(records, objective_label, share, best_file),
+        "## What to train with",
+        _chosen(verdict, best_file),
         "## How the trials ended",
         _grid(["ending", "trials", "reasons"], _endings(records)),
         *(["## Pictures"] if plots else []),
@@ -163,17 +165,18 @@ def _told_axis(axis: Axis) -> str:
     return f"{told(axis.low)} to {told(axis.high)}" + (", on a log scale" if axis.log else "")
 
 
-def _best(records: Sequence[Record], objective_label: str, share: bool, best_file: str) -> str:
-    best = best_of(records)
-    if best is None:
+def _chosen(verdict: Verdict | None, best_file: str) -> str:
+    """What the trials say, and the settings to train with."""
+    if verdict is None:
         return "No trial came to its end with a value, so there is none to train with."
-    value = _number(best.value, share) + (" %" if share else "")
-    where = f" (`{best.run}`)" if best.run else ""
+    chosen = verdict.chosen
+    where = f" (`{chosen.run}`)" if chosen.run else ""
     return "\n\n".join(
         [
-            f"Trial {best.number}{where}: {objective_label} {value}.",
-            _grid(["field", "value"], [[f"`{k}`", told(v)] for k, v in best.point.items()]),
-            f"To train with it (`{best_file}` has the values in full):",
+            " ".join(verdict.sentences()),
+            f"The settings of trial {chosen.number}{where}:",
+            _grid(["field", "value"], [[f"`{k}`", told(v)] for k, v in chosen.point.items()]),
+            f"To train with them (`{best_file}` has the values in full):",
             f"```bash\namcl pretrain --config {shlex.quote(best_file)}\n```",
         ]
     )

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import optuna
 from optuna.trial import Trial, TrialState
 
+from amcl.progress import duration
 from amcl.search.objective import LABELS, Objective, final, live, spelled_value
-from amcl.search.records import Record, best_of
+from amcl.search.records import Record, best_of, complete
 from amcl.search.space import suggest
 from amcl.search.storage import (
     SURPLUS,
@@ -52,14 +54,20 @@ class Plan:
     name: str
     definition: Definition
     trials: int
-    keep_checkpoints: bool = True
+    images: int | None = None
+    """How many validation images the objective is an accuracy on."""
+    jobs: int = 1
+    complete: int = 0
+    """How many trials were complete before this search began."""
+    keep_checkpoints: bool = False
 
 
 def work(plan: Plan, tell: Tell) -> None:
     """Carry out trials until there are as many as are wanted."""
-    study = open_study(plan.url, plan.name, plan.definition, checked=True)
+    study = open_study(plan.url, plan.name, plan.definition, images=plan.images, checked=True)
     trials = _Trials(plan, study)
     while room(study, plan.trials) > 0:
+        begun = time.monotonic()
         try:
             study.optimize(trials, n_trials=1, catch=_Failed)
         except _Surplus:
@@ -70,8 +78,13 @@ def work(plan: Plan, tell: Tell) -> None:
             tell("a trial was taken for dead while it lived, and another process has it now")
             continue
         if trials.ended is not None:
-            tell(_line(plan, trials.ended, records_of(study)))
-            _stop_if_all_fail(records_of(study))
+            records = records_of(study)
+            if not plan.keep_checkpoints:  # not before its end is recorded: it might be resumed
+                _remove_checkpoints(StudyFolder(plan.folder).trial(trials.ended))
+            tell(_line(plan, trials.ended, records))
+            if left := _time_left(plan, records, time.monotonic() - begun):
+                tell(left)
+            _stop_if_all_fail(records)
 
 
 def room(study: optuna.Study, wanted: int) -> int:
@@ -128,8 +141,6 @@ class _Trials:
         outcome = carry_out(config, run, watch)
         watch.report()
         outcome, value = self._judge(config, run, outcome)
-        if not self.plan.keep_checkpoints and (run / "checkpoints").is_dir():
-            shutil.rmtree(run / "checkpoints")
         if value is None:
             raise self._end(trial, outcome)
         trial.set_user_attr("ending", "complete")
@@ -199,9 +210,9 @@ def _line(plan: Plan, number: int, records: list[Record]) -> str:
     if record.value is not None:
         said = f"{LABELS[objective]} {spelled_value(objective, record.value)}"
         if best is not None and best.number == number:
-            said += ", the best so far"
+            said += ", the highest so far"
         elif best is not None and best.value is not None:
-            said += f" (best {spelled_value(objective, best.value)})"
+            said += f" (highest {spelled_value(objective, best.value)})"
     else:
         said = f"{record.ending}: {record.reason}"
     point = " ".join(
@@ -209,6 +220,22 @@ def _line(plan: Plan, number: int, records: list[Record]) -> str:
         for n, v in record.point.items()
     )
     return f"{len(records)}/{plan.trials}  trial {number}  {said}  {point}"
+
+
+def _time_left(plan: Plan, records: list[Record], seconds: float) -> str:
+    """How long the other trials will take, when the first has come to its end; else nothing."""
+    left = plan.trials - len(records)
+    if left <= 0 or len(complete(records)) != plan.complete + 1:
+        return ""
+    rest = duration(seconds * left / plan.jobs)
+    at_most = "" if plan.definition.pruner == "off" else " at most, as some may be cut short"
+    return f"that trial took {duration(seconds)}: the other {left} take about {rest}{at_most}"
+
+
+def _remove_checkpoints(run: Path) -> None:
+    """Remove what only resuming would need."""
+    if (run / "checkpoints").is_dir():
+        shutil.rmtree(run / "checkpoints")
 
 
 def _stop_if_all_fail(records: list[Record]) -> None:

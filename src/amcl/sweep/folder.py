@@ -107,6 +107,8 @@ class SweepFolder:
         try:
             found = Finding(**json.loads(path.read_text(encoding="utf-8")))
             choose("ending", found.ending, ENDINGS)
+            if found.name != point.name:
+                raise ValueError(f"it names the run {found.name!r}")
         except (ValueError, TypeError) as error:
             raise RunError(f"{path} is damaged ({error}): remove it, to find it anew.") from None
         return found
@@ -122,9 +124,10 @@ class SweepFolder:
 
     def forget(self, points: Sequence[Point], endings: Sequence[Ending]) -> None:
         """Take those runs that ended in one of these ways as not ended."""
-        for found in self.findings(points):
-            if found.ending in endings:
-                self._finding(found.name).unlink()
+        for point in points:
+            found = self.finding(point)
+            if found is not None and found.ending in endings:
+                self._finding(point.name).unlink()
 
     @contextmanager
     def claim(self, name: str) -> Iterator[bool]:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from amcl.sweep.folder import Finding
 
 SEED = "seed"
 BAD = ("diverged", "failed")
+PADDING = 3  # columns of a terminal between two columns of a table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +56,28 @@ def groups(findings: Sequence[Finding]) -> list[Group]:
     return [Group(values=dict(key), findings=tuple(runs)) for key, runs in found.items()]
 
 
-def table(findings: Sequence[Finding]) -> Table:
-    """A row for each group of runs."""
-    out = Table(box=SIMPLE_HEAD)
+def table(findings: Sequence[Finding], width: int = 80) -> Table:
+    """A row for each group of runs, with as many columns as `width` has room for.
+
+    Headers are broken at blanks and underscores alone; the caption says what is left out.
+    """
     header, rows = _cells(findings)
-    for name in header:
-        out.add_column(name, overflow="fold")
+    names = [re.sub(r"[_ ](?=.)", lambda at: at[0].strip() + "\n", name) for name in header]
+    least = [
+        max(len(word) for text in (name, *cells) for word in text.split() or [""])
+        for name, *cells in zip(names, *rows, strict=True)
+    ]
+    fit, room = 0, width - 1
+    while fit < len(header) and (room := room - least[fit] - PADDING) >= 0:
+        fit += 1
+    fit = max(fit, 1)
+    out = Table(box=SIMPLE_HEAD)
+    for name, words in zip(names[:fit], least, strict=False):
+        out.add_column(Text(name), overflow="fold", min_width=words)
     for row in rows:
-        out.add_row(*map(Text, row))  # brackets in the name of a folder are no mark-up
+        out.add_row(*map(Text, row[:fit]))  # brackets in the name of a folder are no mark-up
+    if fit < len(header):
+        out.caption = f"left out for want of room: {', '.join(header[fit:])}"
     return out
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from amcl.redaction import redact
 from amcl.settings import whole_number
 from amcl.training import Config, Interrupted, RunError
 from amcl.training.display import log_to_console
@@ -123,7 +124,7 @@ def _child(work: Work, line: Connection, log: Path, threads: int, gpu: str | Non
     except BrokenPipeError:
         sys.exit(1)  # the first process is gone
     except Exception as error:
-        traceback.print_exc()
+        print(redact(traceback.format_exc()), file=sys.stderr, end="")
         wrong = isinstance(error, ValueError | FileNotFoundError | NotADirectoryError)
         code: Any = 2 if wrong else getattr(error, "exit_code", 1)
         line.send((str(error) or type(error).__name__, code))

@@ -9,9 +9,12 @@ from rich.table import Table
 
 from amcl.evaluation.compare.groups import Group, grouped, named, notes_of_groups
 from amcl.evaluation.compare.parts import Entry, make_parts, notes_of_parts
-from amcl.evaluation.compare.rows import Row, make_row, notes_of_rows
+from amcl.evaluation.compare.rows import Row, is_accuracy, make_row, notes_of_rows
 from amcl.evaluation.compare.runs import read_runs
 from amcl.evaluation.compare.table import columns_that_fit, make_table
+
+ALL = "all"
+"""In place of metrics: every metric that there is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,8 @@ def compare(
     - The seed of a protocol makes no rows: where a run has results that differ in it alone, their
       mean is the run's number.
     - Of several models of a run the newest counts. Checkpoints (.pt) have rows of their own.
-    - `metrics`: only these.
+    - `metrics`: only these; none: accuracies, and where there are none everything; "all":
+      accuracies first, then everything else.
     """
     read = read_runs(runs)
     together = grouped(read, baseline)
@@ -67,8 +71,25 @@ def compare(
         for run in members
         for result in run.results
     ]
-    parts = make_parts(entries, metrics)
-    rows = tuple(make_row(groups, part, metric) for part in parts for metric in part.metrics)
+    shown, hidden = _metrics_shown(entries, metrics)
+    parts = make_parts(entries, shown)
+    made = [make_row(groups, part, metric) for part in parts for metric in part.metrics]
+    rows = tuple(sorted(made, key=lambda row: not is_accuracy(row.metric)))
     notes = [note for run in read for note in run.notes]
     notes += [*notes_of_groups(groups), *notes_of_parts(parts), *notes_of_rows(rows)]
+    if hidden:
+        notes.append(f"Not shown: {', '.join(hidden)}. --metrics all shows them too.")
     return Comparison(groups=groups, rows=rows, notes=tuple(notes))
+
+
+def _metrics_shown(
+    entries: Sequence[Entry], asked: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The metrics to show, and those that are left out unless they are asked for."""
+    known = list(dict.fromkeys(name for entry in entries for name in entry.result.metrics))
+    accuracies = [name for name in known if is_accuracy(name)]
+    if list(asked) == [ALL]:
+        return (), ()
+    if asked or not accuracies:
+        return asked, ()
+    return accuracies, [name for name in known if name not in accuracies]

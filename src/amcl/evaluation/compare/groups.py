@@ -34,6 +34,13 @@ class Group:
         """Seeds of exactly one run."""
         return set(self.seeds) - set(self.repeated)
 
+    def describe(self) -> str:
+        """Epochs, runs and seeds, for people."""
+        epochs = self.settings.get("run.epochs")
+        trained = "" if epochs is None else f"{epochs} epoch{'s' * (epochs != 1)}; "
+        members = zip(self.runs, self.seeds, strict=True)
+        return f"{self.name}: {trained}" + ", ".join(f"{run} (seed {s})" for run, s in members)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from amcl.evaluation.compare.settings import differing, flat, setting
+from amcl.evaluation.compare.settings import differing, flat, setting, short
 from amcl.evaluation.results import Result
 
 
@@ -51,7 +51,7 @@ class Part:
 def make_parts(entries: Sequence[Entry], metrics: Sequence[str]) -> list[Part]:
     """Entries by protocol, data, split, settings and images; checkpoints last.
 
-    `metrics`: only these; none for all.
+    `metrics`: only these, in whatever order the results have them.
     """
     parts = _together(entries)
     known = dict.fromkeys(name for part in parts for name in _metrics(part))
@@ -69,12 +69,29 @@ def notes_of_parts(parts: Sequence[Part]) -> list[str]:
         notes.append(f"Each seed was judged on its own held-out images: {'; '.join(drawn)}.")
     if apart := [part.label for part in parts if part.twin]:
         notes.append(f"Judged on different images, and so in different rows: {'; '.join(apart)}.")
+    notes += _notes_of_settings(parts)
     for part in parts:
         seeds: dict[Path, set[int]] = {}
         for entry in part.entries:
             seeds.setdefault(entry.run, set()).add(entry.result.seed)
         if several := [f"{run} of {len(found)}" for run, found in seeds.items() if len(found) > 1]:
             notes.append(f"{part.label}: means over seeds of the protocol, {', '.join(several)}.")
+    return notes
+
+
+def _notes_of_settings(parts: Sequence[Part]) -> list[str]:
+    """Protocols that were told different things, so that not every group is in each row."""
+    notes = []
+    for family in dict.fromkeys(part.entries[0].family for part in parts):
+        own = [part for part in parts if part.entries[0].family == family]
+        groups = [{entry.group for entry in part.entries} for part in own]
+        if len(own) > 1 and any(each != set.union(*groups) for each in groups):
+            told = [part.entries[0].told for part in own]
+            if names := [short(key) for key in differing(told)]:
+                notes.append(
+                    f"{family[1]} was run with different settings ({', '.join(names)}): numbers "
+                    "of different rows must not be compared. Evaluate all runs with the same."
+                )
     return notes
 
 

@@ -1,6 +1,5 @@
 """Rows of numbers: means over the runs of a group, and differences paired by seed."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +9,13 @@ from typing import Any
 from amcl.evaluation.compare.groups import Group
 from amcl.evaluation.compare.parts import Part
 from amcl.evaluation.results import SHARES
-
-CONFIDENCE = 0.95
+from amcl.intervals import (
+    Interval,
+    accuracy_difference,
+    accuracy_interval,
+    excludes_zero,
+    mean_interval,
+)
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,8 @@ class Cell:
     """One number of a group: a value for each of its runs, None where a run has none."""
 
     values: tuple[float | None, ...]
+    images: int | None = None
+    """How many images each value is an accuracy on; None where it is no accuracy."""
 
     @property
     def found(self) -> list[float]:
@@ -33,9 +39,17 @@ class Cell:
         """The sample's standard deviation; None for fewer than two runs."""
         return stdev(self.found) if len(self.found) > 1 else None
 
+    @property
+    def interval(self) -> Interval | None:
+        """The 95 % binomial interval of the accuracy of one run; None for several runs."""
+        if self.images is None or len(self.found) != 1:
+            return None
+        return accuracy_interval(self.found[0], self.images)
+
     def to_dict(self) -> dict[str, Any]:
         values, n = list(self.values), len(self.found)
-        return {"values": values, "mean": self.mean, "std": self.std, "n": n}
+        shown = {"values": values, "mean": self.mean, "std": self.std, "n": n}
+        return shown | {"interval": self.interval and list(self.interval)}
 
 
 @dataclass(frozen=True)
@@ -48,6 +62,21 @@ class Difference:
     """
 
     by_seed: dict[int, float]
+    of_images: Interval | None = None
+    """The 95 % interval of the difference of two accuracies on their images, for one seed."""
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the groups differ by more than noise: over seeds, never by one of them."""
+        return excludes_zero(self.interval)
+
+    @property
+    def verdict(self) -> str:
+        """In words: what the difference says."""
+        if len(self.by_seed) > 1:
+            return "" if self.told_apart else "cannot be told apart"
+        within = self.of_images is not None and not excludes_zero(self.of_images)
+        return "cannot be told apart" if within else "one seed: no evidence"
 
     @property
     def mean(self) -> float:
@@ -59,15 +88,9 @@ class Difference:
         return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def interval(self) -> Interval | None:
         """The 95 % interval of Student's t for the mean; None for one seed."""
-        from scipy.special import stdtrit  # here: pre-training needs none of it
-
-        if self.std is None:
-            return None
-        n = len(self.by_seed)
-        reach = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * self.std / math.sqrt(n)
-        return self.mean - reach, self.mean + reach
+        return mean_interval(list(self.by_seed.values()))
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -76,6 +99,7 @@ class Difference:
             "std": self.std,
             "interval": self.interval and list(self.interval),
             "n": len(self.by_seed),
+            "verdict": self.verdict or "told apart",
         }
 
 
@@ -96,6 +120,8 @@ class Row:
     cells: tuple[Cell, ...]
     differences: tuple[Difference | None, ...]
     """From the first group; None for that, and where no seed has both numbers."""
+    best: int | None = None
+    """The group of the highest accuracy, if it is told apart from all others; else None."""
 
     @property
     def share(self) -> bool:
@@ -107,13 +133,15 @@ class Row:
         return {name: getattr(self, name) for name in (*about, "share")} | {
             "cells": [cell.to_dict() for cell in self.cells],
             "differences": [d and d.to_dict() for d in self.differences],
+            "best": self.best,
         }
 
 
 def make_row(groups: Sequence[Group], part: Part, metric: str) -> Row:
     """One metric of a part, a cell for each group; the baseline is the first of these."""
-    cells = tuple(Cell(tuple(_value(part, run, metric) for run in g.runs)) for g in groups)
-    baseline, *others = map(_pairable, groups, cells)
+    images = images_of(part, metric)
+    cells = tuple(Cell(tuple(_value(part, r, metric) for r in g.runs), images) for g in groups)
+    numbers = [_pairable(group, cell) for group, cell in zip(groups, cells, strict=True)]
     first = part.entries[0].result
     drawn = {"sha256": {str(entry.seed): entry.sha256 for entry in part.entries}}
     return Row(
@@ -126,8 +154,36 @@ def make_row(groups: Sequence[Group], part: Part, metric: str) -> Row:
         settings=first.settings,
         images=first.images if part.same_images else first.images | drawn,
         cells=cells,
-        differences=(None, *(_difference(other, baseline) for other in others)),
+        differences=(None, *(_difference(other, numbers[0], images) for other in numbers[1:])),
+        best=_best(cells, numbers) if is_accuracy(metric) else None,
     )
+
+
+def is_accuracy(metric: str) -> bool:
+    """Whether a metric is an accuracy on images that were not trained on: the higher, the better.
+
+    >>> is_accuracy("top1"), is_accuracy("train_top1"), is_accuracy("overlap")
+    (True, False, False)
+    """
+    return metric.startswith(SHARES) and not metric.startswith("train")
+
+
+def images_of(part: Part, metric: str) -> int | None:
+    """How many images an accuracy of the part was measured on; None for what is no accuracy."""
+    first = part.entries[0].result
+    count = first.images.get(first.split)
+    known = is_accuracy(metric) and isinstance(count, int) and count > 0
+    return count if known else None
+
+
+def _best(cells: Sequence[Cell], numbers: Sequence[dict[int, float]]) -> int | None:
+    """The group whose mean is the highest and told apart from that of every other group."""
+    means = {i: cell.mean for i, cell in enumerate(cells) if cell.mean is not None}
+    if len(means) < 2:
+        return None
+    best = max(means, key=lambda i: means[i])
+    others = [_difference(numbers[best], numbers[i], None) for i in means if i != best]
+    return best if all(d is not None and d.told_apart for d in others) else None
 
 
 def notes_of_rows(rows: Sequence[Row]) -> list[str]:
@@ -151,6 +207,13 @@ def _pairable(group: Group, cell: Cell) -> dict[int, float]:
     return {s: value for s, value in values if value is not None and s in group.pairable}
 
 
-def _difference(one: dict[int, float], other: dict[int, float]) -> Difference | None:
+def _difference(
+    one: dict[int, float], other: dict[int, float], images: int | None
+) -> Difference | None:
     common = sorted(one.keys() & other.keys())
-    return Difference({seed: one[seed] - other[seed] for seed in common}) if common else None
+    if not common:
+        return None
+    of_images = None
+    if len(common) == 1 and images is not None:
+        of_images = accuracy_difference(one[common[0]], other[common[0]], images)
+    return Difference({seed: one[seed] - other[seed] for seed in common}, of_images)

@@ -9,6 +9,7 @@ from rich.text import Text
 from amcl.evaluation.compare.groups import Group
 from amcl.evaluation.compare.rows import Row
 
+BEST = "▲"
 CELL = 16  # columns of a terminal that the names of rows need, and the numbers of each group
 
 
@@ -19,11 +20,11 @@ def make_table(groups: Sequence[Group], rows: Sequence[Row], columns: Sequence[i
     for column in columns:
         out.add_column(Text(_header(groups[column].name)), overflow="fold")
     for row in rows:
-        out.add_row(Text(row.label), *(Text(_cell(row, column)) for column in columns))
+        out.add_row(Text(_label(row)), *(Text(_cell(row, column)) for column in columns))
         if any(row.differences[column] for column in columns):
             unit = "  difference, points" if row.share else "  difference"
             out.add_row(unit, *(Text(_difference(row, column)) for column in columns))
-        out.add_section()
+            out.add_section()
     return out
 
 
@@ -46,25 +47,36 @@ def _header(name: str) -> str:
     return "\n".join(words)
 
 
+def _label(row: Row) -> str:
+    """What a row is of, with the number of images that its accuracies are of."""
+    images = next((cell.images for cell in row.cells if cell.images), None)
+    return row.label if images is None else f"{row.label} ({images:,} images)"
+
+
 def _cell(row: Row, column: int) -> str:
     cell, unit = row.cells[column], " %" if row.share else ""
     if cell.mean is None:
         return "–"
+    best = f" {BEST}" if row.best == column else ""
     mean = _number(row, cell.mean, ".1f", ".4g")
+    if cell.interval is not None:
+        low, high = (_number(row, end, ".1f", ".4g") for end in cell.interval)
+        return f"{mean}{unit} [{low}, {high}]{best}"
     if cell.std is None:
-        return mean + unit
-    return f"{mean} ± {_number(row, cell.std, '.1f', '.2g')}{unit} (n={len(cell.found)})"
+        return mean + unit + best
+    return f"{mean} ± {_number(row, cell.std, '.1f', '.2g')}{unit} (n={len(cell.found)}){best}"
 
 
 def _difference(row: Row, column: int) -> str:
     difference = row.differences[column]
     if difference is None:
         return "" if column == 0 else "–"
-    mean, n = _number(row, difference.mean, "+.2f", "+.4g"), f"(n={len(difference.by_seed)})"
     if difference.std is None or difference.interval is None:
-        return f"{mean} {n}"
-    low, high = (_number(row, end, "+.2f", "+.4g") for end in difference.interval)
-    return f"{mean} ± {_number(row, difference.std, '.2f', '.2g')} {n}\n[{low}, {high}]"
+        return f"{_number(row, difference.mean, '+.1f', '+.2g')} (n=1)\n{difference.verdict}"
+    mean, n = _number(row, difference.mean, "+.2f", "+.3g"), f"(n={len(difference.by_seed)})"
+    low, high = (_number(row, end, "+.2f", "+.3g") for end in difference.interval)
+    lines = [f"{mean} ± {_number(row, difference.std, '.2f', '.2g')} {n}", f"[{low}, {high}]"]
+    return "\n".join(filter(None, [*lines, difference.verdict]))
 
 
 def _number(row: Row, value: float, share: str, other: str) -> str:

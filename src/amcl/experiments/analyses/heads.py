@@ -22,10 +22,12 @@ WIDTHS = ("1", "2", "3", "4", "5")
 def heads(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
     """C projection heads with adaptive temperatures."""
     amcl = with_amcl(base)
-    cases = [dashed("C", BASELINE, as_published(base), metric)]
+    cases = [dashed("heads", BASELINE, as_published(base), metric)]
     cases += [
         Case(
-            labels={"C": v, SIDE: "adaptive τ"}, config=with_field(amcl, "heads", v), metric=metric
+            labels={"heads": v, SIDE: "adaptive τ"},
+            config=with_field(amcl, "heads", v),
+            metric=metric,
         )
         for v in values
     ]
@@ -35,8 +37,8 @@ def heads(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
             title="Number of projection heads",
             told="The dashed line is the method as published: one head, constant temperature.",
             cases=tuple(cases),
-            columns="C",
-            x="C",
+            columns="heads",
+            x="heads",
             series=SIDE,
         )
     ]

@@ -18,7 +18,18 @@ Numbers = NDArray[np.float64]
 Placed = Sequence[tuple[Record, float]]
 """Trials, each with its x."""
 
-SYMBOLS = {"eta": "η", "iota": "ι", "beta": "β", "heads": "C", "top_k": "κ"}
+NAMES = {
+    "eta": "lower bound of τ (η)",
+    "iota": "width of the range of τ (ι)",
+    "beta": "weight of the regularizer Ω (β)",
+    "heads": "number of heads (C)",
+    "top_k": "number of hardest negatives (κ)",
+    "form": "how negatives are weighted (form)",
+    "lr": "learning rate (lr)",
+    "tau": "temperature (tau)",
+    "prior_tau": "temperature with the least Ω (prior_tau)",
+}
+"""Fields in words; others are called as they are typed."""
 # Shapes say the same again as colours.
 MARKS = {
     "complete": (BLUE, "o"),
@@ -100,9 +111,20 @@ def words(ax: "Axes", text: str) -> None:
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=DARK)
 
 
-def symbol(name: str) -> str:
-    """What a field is called in a picture."""
-    return plain(SYMBOLS.get(name, name))
+def name_of(name: str) -> str:
+    """What a field is called in a picture.
+
+    >>> name_of("eta"), name_of("weight_decay")
+    ('lower bound of τ (η)', 'weight_decay')
+    """
+    return plain(NAMES.get(name, name))
+
+
+def title(figure: "Figure", text: str, images: int | None = None) -> None:
+    """The title of a picture, with the number of images that its accuracies are of."""
+    if images is not None:
+        text += f"\n{images:,} validation images: one image is {100 / images:.2g} points"
+    figure.suptitle(plain(text, 160), fontsize=11)
 
 
 def signs(names: Sequence[str]) -> int:
@@ -111,7 +133,7 @@ def signs(names: Sequence[str]) -> int:
 
 
 def legend(figure: "Figure") -> None:
-    """One legend for all panels, above them."""
+    """One legend for panels that show the same, below them."""
     pairs = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in figure.axes]
     found = {label: handle for panel in pairs for handle, label in panel}
     if not found:
@@ -120,11 +142,30 @@ def legend(figure: "Figure") -> None:
     figure.legend(
         [found[label] for label in labels],
         labels,
-        loc="outside upper center",
+        loc="outside lower center",
         ncols=len(labels) if signs(labels) < 72 else math.ceil(len(labels) / 2),
         frameon=False,
         fontsize=9,
         handlelength=1.4,
         handletextpad=0.4,
         columnspacing=1.4,
+    )
+
+
+def panel_legend(ax: "Axes") -> None:
+    """The legend of one panel, above it, where others show something else."""
+    handles, labels = ax.get_legend_handles_labels()
+    if not labels:
+        return
+    ax.legend(
+        handles,
+        labels,
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
+        ncols=2 if signs(labels) > 36 else len(labels),
+        frameon=False,
+        fontsize=9,
+        handlelength=1.4,
+        handletextpad=0.4,
+        columnspacing=1.2,
     )

@@ -13,11 +13,12 @@ from amcl.search.plots.drawing import (
     aside,
     dots,
     drawn_values,
-    legend,
     lost,
+    name_of,
+    panel_legend,
     scored,
     study_figure,
-    symbol,
+    title,
     trials,
 )
 from amcl.search.plots.scales import name_places, range_axis, round_numbers, value_axis, whole_axis
@@ -36,7 +37,11 @@ FORMS = {
 
 
 def heads_and_top_k(
-    records: Sequence[Record], axes: Mapping[str, Axis], objective_label: str, share: bool
+    records: Sequence[Record],
+    axes: Mapping[str, Axis],
+    objective_label: str,
+    share: bool,
+    images: int | None = None,
 ) -> "Figure":
     """Value by the number of heads C, and by κ and the form of the weights."""
     drawn = [name for name in OWN_PICTURE if name in axes]
@@ -49,11 +54,12 @@ def heads_and_top_k(
     draw = {"heads": _heads, "top_k": _top_k, "form": by_choice}
     for name, ax in zip(drawn, panels, strict=True):
         draw[name](ax, records, name, axes[name], share)
-        ax.set_xlabel(symbol(name))
+        ax.set_xlabel(name_of(name))
         bare(ax, inner=ax is not panels[0])
+        panel_legend(ax)  # colors mean endings in one panel, and forms in another
     values = drawn_values([r.value for r in scored(records)], share)
-    value_axis(panels[0], values, objective_label, share)
-    legend(figure)
+    value_axis(panels[0], values, objective_label, share, images)
+    title(figure, f"{objective_label} by heads and negatives: a dot is a trial", images)
     return figure
 
 

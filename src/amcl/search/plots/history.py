@@ -15,6 +15,7 @@ from amcl.search.plots.drawing import (
     lost,
     scored,
     study_figure,
+    title,
 )
 from amcl.search.plots.scales import padded, value_axis, whole_axis
 from amcl.search.records import Record
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def history(records: Sequence[Record], objective_label: str, share: bool) -> "Figure":
+def history(
+    records: Sequence[Record], objective_label: str, share: bool, images: int | None = None
+) -> "Figure":
     """The value of each trial in order, and the best so far."""
     figure = study_figure(4)
     ax = figure.subplots()
@@ -39,9 +42,10 @@ def history(records: Sequence[Record], objective_label: str, share: bool) -> "Fi
     dots(ax, [r.number for r in pruned], live, "pruned (last value)", MARKS["pruned"])
     placed = {r.number for r in [*done, *pruned]}
     lost(ax, [(r, r.number) for r in records if r.number not in placed], tuple(MARKS))
-    value_axis(ax, np.append(values, live), objective_label, share)
+    value_axis(ax, np.append(values, live), objective_label, share, images)
     ax.set_xlabel("trial")
     whole_axis(ax, *padded(min(numbers), max(numbers)))
+    title(figure, f"{objective_label} of each trial", images)
     legend(figure)
     return figure
 

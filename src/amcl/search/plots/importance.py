@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from amcl.drawing import BLUE, bare
+from amcl.intervals import accuracy_difference, excludes_zero
 from amcl.search.plots.axis import Axis
-from amcl.search.plots.drawing import scored, study_figure, symbol, words
+from amcl.search.plots.drawing import name_of, scored, study_figure, title, words
 from amcl.search.records import Record
 
 if TYPE_CHECKING:
@@ -19,19 +20,22 @@ RANKED_FROM = 8
 """Complete trials below which a ranking of fields would be noise."""
 
 
-def importance(records: Sequence[Record], axes: Mapping[str, Axis]) -> "Figure":
+def importance(
+    records: Sequence[Record], axes: Mapping[str, Axis], images: int | None = None
+) -> "Figure":
     """A bar for each field by PED-ANOVA, or the reason why there is none."""
-    reason = why_not_ranked(records, axes)
+    reason = why_not_ranked(records, axes, images)
     found = {} if reason else importances(records, axes)
     if not reason and not found:
         reason = "The best trials lie where the others do:\nno field sets them apart."
-    figure = study_figure(1 + 0.38 * max(len(found), 3))
+    figure = study_figure(1.3 + 0.38 * max(len(found), 3))
     ax = figure.subplots()
+    title(figure, "Which settings set the best trials apart")
     if reason:
         ax.set_axis_off()
         words(ax, reason)
         return figure
-    bars = ax.barh([symbol(name) for name in found], list(found.values()), color=BLUE, height=0.6)
+    bars = ax.barh([name_of(name) for name in found], list(found.values()), color=BLUE, height=0.6)
     ax.bar_label(bars, [f"{share:.2f}" for share in found.values()], padding=3, fontsize=9)
     ax.invert_yaxis()
     ax.set_xlim(0, max(found.values()) * 1.1)
@@ -41,13 +45,15 @@ def importance(records: Sequence[Record], axes: Mapping[str, Axis]) -> "Figure":
     return figure
 
 
-def why_not_ranked(records: Sequence[Record], axes: Mapping[str, Axis]) -> str:
+def why_not_ranked(
+    records: Sequence[Record], axes: Mapping[str, Axis], images: int | None = None
+) -> str:
     """Why the fields cannot be ranked, in words; "" if they can.
 
     >>> why_not_ranked([], {"eta": Axis(0, 2), "iota": Axis(0, 2)})
     'A ranking of fields needs 8 complete trials or more;\\nthere are 0.'
     """
-    values = [r.value for r in scored(records)]
+    values = [r.value or 0.0 for r in scored(records)]
     if len(values) < RANKED_FROM:
         count = "is 1" if len(values) == 1 else f"are {len(values)}"
         return f"A ranking of fields needs {RANKED_FROM} complete trials or more;\nthere {count}."
@@ -55,6 +61,11 @@ def why_not_ranked(records: Sequence[Record], axes: Mapping[str, Axis]) -> str:
         return "A ranking needs two fields or more."
     if len(set(values)) == 1:
         return "All complete trials have the same value:\nno field makes a difference."
+    if images and not excludes_zero(accuracy_difference(max(values), min(values), images)):
+        return (
+            f"The complete trials cannot be told apart on {images:,} validation images:\n"
+            "a ranking of fields would be noise."
+        )
     return ""
 
 

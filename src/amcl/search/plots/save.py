@@ -18,16 +18,20 @@ def save_plots(
     objective_label: str,
     share: bool,
     folder: Path,
+    images: int | None = None,
 ) -> list[Path]:
-    """Write each picture that the space allows as a PNG file; where they are."""
+    """Write each picture that the space allows as a PNG file; where they are.
+
+    `images`: how many the objective is an accuracy on.
+    """
     figures = {
-        "history": history(records, objective_label, share),
-        "importance": importance(records, axes),
+        "history": history(records, objective_label, share, images),
+        "importance": importance(records, axes, images),
     }
     if any(name not in OWN_PICTURE for name in axes):
-        figures["sensitivity"] = sensitivity(records, axes, objective_label, share)
+        figures["sensitivity"] = sensitivity(records, axes, objective_label, share, images)
     if any(name in OWN_PICTURE for name in axes):
-        figures["heads_and_top_k"] = heads_and_top_k(records, axes, objective_label, share)
+        figures["heads_and_top_k"] = heads_and_top_k(records, axes, objective_label, share, images)
     paths = [folder / f"{name}.png" for name in figures]
     for path, figure in zip(paths, figures.values(), strict=True):
         save_png(figure, path)

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def value_axis(ax: "Axes", values: Numbers, objective_label: str, share: bool) -> None:
-    """The value upwards, with room below for the marks of trials that have none."""
+def value_axis(
+    ax: "Axes", values: Numbers, objective_label: str, share: bool, images: int | None = None
+) -> None:
+    """The value upwards, with room below for the marks of trials that have none.
+
+    It spans two of the `images` at least: a difference of one must not fill the picture.
+    """
     bare(ax)
     ax.set_ylabel(plain(objective_label + (" (%)" if share else "")))
     if not len(values):
@@ -22,7 +27,10 @@ def value_axis(ax: "Axes", values: Numbers, objective_label: str, share: bool) -
         words(ax, "no complete trial")
         return
     low, high = float(values.min()), float(values.max())
-    span = (high - low) or abs(high) * 0.1 or 1.0
+    least = (100 if share else 1) * 2 / images if images else abs(high) * 0.01
+    if high - low < least:
+        low, high = (low + high - least) / 2, (low + high + least) / 2
+    span = (high - low) or 1.0
     ax.set_ylim(low - 0.24 * span, high + 0.06 * span)
 
 

@@ -13,9 +13,10 @@ from amcl.search.plots.drawing import (
     aside,
     drawn_values,
     legend,
+    name_of,
     scored,
     study_figure,
-    symbol,
+    title,
     trials,
 )
 from amcl.search.plots.scales import name_places, range_axis, value_axis
@@ -32,7 +33,11 @@ SMOOTHED_FROM = 10
 
 
 def sensitivity(
-    records: Sequence[Record], axes: Mapping[str, Axis], objective_label: str, share: bool
+    records: Sequence[Record],
+    axes: Mapping[str, Axis],
+    objective_label: str,
+    share: bool,
+    images: int | None = None,
 ) -> "Figure":
     """Value by each field that has no picture of its own: over its range, or by its choices."""
     names = [name for name in axes if name not in OWN_PICTURE]
@@ -50,13 +55,14 @@ def sensitivity(
             _over_range(ax, records, name, axes[name], share, window=max(5, len(values) // 5 | 1))
         else:
             by_choice(ax, records, name, axes[name], share)
-        ax.set_xlabel(symbol(name))
+        ax.set_xlabel(name_of(name))
     for row in panels:
-        value_axis(row[0], values, objective_label, share)
+        value_axis(row[0], values, objective_label, share, images)
     for ax in panels[:, 1:].flat:
         bare(ax, inner=True)
     for ax in panels.flat[len(names) :]:
         ax.remove()
+    title(figure, f"{objective_label} by setting: a dot is a trial", images)
     legend(figure)
     return figure
 
