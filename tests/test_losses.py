@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_second_derivatives_are_refused_not_wrong():
     z0, z1 = (torch.randn(3, 6, 8, requires_grad=True) for _ in range(2))
     for loss in (
         amcl.AMCLLoss(3, 8),
-        amcl.CrossCorrelationLoss(3, AdaptiveTemperature(8)),
+        amcl.CrossCorrelationLoss(3, AdaptiveTemperature(8, lower=0.5, upper=1.5)),
         lambda a, b: amcl.functional.pair_logit(a, b.exp()).sum(),
         lambda a, b: amcl.functional.pair_logsumexp(a, b.exp()).sum(),
         lambda a, b: amcl.functional.sigma(a * b, 0.1, 1.0).sum(),
@@ -281,6 +282,15 @@ def test_the_drop_in_takes_all_that_belongs_to_phi():
 )
 def test_the_prior_of_the_drop_in_lies_inside_its_range(given, prior_tau):
     assert amcl.AMCLLoss(3, 8, **given).prior_tau == pytest.approx(prior_tau)
+
+
+def test_correlations_are_not_trained_toward_low_temperatures_without_a_word():
+    with pytest.warns(UserWarning, match=r"τ⁺ of at most 0.138 .* lower=0.5, upper=1.5"):
+        amcl.CrossCorrelationLoss(3, AdaptiveTemperature(8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        amcl.CrossCorrelationLoss(3, AdaptiveTemperature(8, lower=0.5, upper=1.5))
+        amcl.CrossCorrelationLoss(3, ConstantTemperature(1.0))
 
 
 def test_empty_batches_and_queues_of_another_dtype_are_named():

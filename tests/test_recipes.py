@@ -239,7 +239,7 @@ def test_imagenet_moco_v3_and_lgp(method):
     assert figures(name, *RUN) == (40, "cosine", 4096, 300)
     assert peak(name) == pytest.approx(1.5e-4 * 4096 / 256)
     assert figures(name, *MOCO_V3) == (
-        *((4096, 4096, 256), True, False, "plain", 4096, 0.2, 0.2, 0.99, 1.0, True),
+        *((4096, 4096, 256), True, False, "plain", 4096, 0.2, None, 0.99, 1.0, True),
     )
     assert figures(name, "views.blur_p", "views.solarize_p") == ((1.0, 0.1), (0.0, 0.2))
     assert "s" in recipes.recipe(name).views.views
@@ -249,6 +249,25 @@ def test_imagenet_moco_v3_and_lgp(method):
     )
     assert recipes.recipe(name).method.loss_scale == pytest.approx(2 * 0.2)
     assert recipes.recipe(f"{name}-amcl").method.loss_scale == pytest.approx(2 * 0.2)
+
+
+@pytest.mark.parametrize("name", [n for n in recipes.names() if n.endswith("-amcl")])
+def test_amcl_changes_heads_and_temperature_and_nothing_else(name):
+    """τ₀, and with it the middle of the range, is the temperature of the method as published."""
+    amcl, plain = recipes.recipe(name), recipes.recipe(name.removesuffix("-amcl"))
+    changed = {"heads": 1, "temperature": "constant"}
+    assert replace(amcl, method=replace(amcl.method, **changed)) == plain
+    assert amcl.method.omega_prior == plain.method.tau
+    assert sum(amcl.method.tau_range) / 2 == pytest.approx(plain.method.tau)
+
+
+def test_imagenet_resnets_are_as_published():
+    assert figures("imagenet-simclr", "method.projector_norm", "method.projector_last_norm") == (
+        *(True, "affine"),
+    )
+    assert figures("imagenet-barlow", "optimiser.final_lr") == (0.001,)
+    for method, synchronized in {"simclr": 1, "moco": 0, "simsiam": 1, "barlow": 1}.items():
+        assert figures(f"imagenet-{method}", "hardware.sync_norm") == (bool(synchronized),)
 
 
 def test_imagenet_lgp():
@@ -267,7 +286,8 @@ def test_imagenet_large_is_another_network_and_a_pull(method):
     assert large.backbone.backbone == "vit_large_patch16_224"
     if method == "lgp":
         assert large.method.pull == 1e-5
-        large = replace(large, method=replace(large.method, pull=0.0))
+        assert large.run.batch_size == 2080
+        large = replace(large, method=replace(large.method, pull=0.0), run=base.run)
     assert replace(large, backbone=base.backbone) == base
 
 

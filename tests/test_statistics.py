@@ -1,6 +1,8 @@
 """What a loss tells of itself is what its pairs are, costs nothing unless asked, and helps."""
 
 import re
+from inspect import signature
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +21,8 @@ LOSSES = {
         2, t, beta=0.3, form="top_k", top_k=3, omega_set="literal", head_reduction="sum"
     ),
     "top_k_softmax": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, form="top_k_softmax", top_k=3),
+    "relative": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, similarity="relative"),
+    "Ω outside": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, omega_place="outside"),
     "cross_correlation": lambda t: amcl.CrossCorrelationLoss(2, t, beta=0.3),
     "negative_cosine": lambda t: amcl.NegativeCosineLoss(2, t, beta=0.3),
 }
@@ -141,7 +145,29 @@ def test_advice():
 
     same = torch.ones(3, 6, 4) + 1e-3 * torch.randn(3, 6, 4)
     _, collapsed = amcl.AMCLLoss(3, 4)(same, same, return_stats=True)
-    assert any("collapsed" in line and "form='softmax'" in line for line in collapsed.advice())
+    (line,) = (line for line in collapsed.advice() if "nearly all alike" in line)
+    assert "last_norm='plain'" in line
+
+
+def test_advice_names_settings_that_exist():
+    """Python names are those of the losses and heads; options are those of `amcl pretrain`."""
+    options = (Path(__file__).parent / "cli" / "options_simclr.txt").read_text(encoding="utf-8")
+    python = {*signature(AdaptiveTemperature).parameters} | {
+        *signature(amcl.AMCLLoss).parameters,
+        *signature(amcl.ProjectionHeads).parameters,
+    }
+    ones, zeros = torch.ones(3), torch.zeros(3)
+    broken = stats_with(at_lower=ones, at_upper=ones, s=ones)
+    broken.terms["positive"] = torch.tensor(torch.nan)
+    advice = "\n".join([*broken.advice(), *stats_with(tau_std=zeros).advice()])
+    named = set(re.findall(r"--[a-z-]+", advice))
+    assert named >= {"--tau", "--tau-lower", "--phi-scale", "--projector-last-norm", "--lr"}
+    assert all(re.search(rf"^{name}\b", options, re.MULTILINE) for name in named)
+    words = set(re.findall(r"\b[a-z]+_[a-z]+\b", advice)) | {"eta"}
+    assert words <= python
+
+
+def test_one_collapsed_head_is_named():
 
     one_bad = torch.randn(3, 6, 4)
     one_bad[1] = 1.0
@@ -160,15 +186,21 @@ def stats_with(**shares):
 @pytest.mark.parametrize(
     ("shares", "lines"),
     [
-        ({"at_lower": torch.tensor([0.2, 0.95, 0.1])}, ["positive.*head 2.*lower.*raise beta"]),
+        (
+            {"at_lower": torch.tensor([0.2, 0.95, 0.1])},
+            ["positive.*head 2.*lower.*raise the temp.*prior_tau; --tau"],
+        ),
         (
             {"at_upper": torch.tensor([0.2, 0.1, 0.95])},
-            ["positive.*head 3.*upper.*lower prior_tau"],
+            ["positive.*head 3.*upper.*lower the temp.*prior_tau"],
         ),
         ({"at_lower": torch.full((3,), 0.89), "at_upper": torch.full((3,), 0.89)}, []),
         ({"s": torch.tensor([0.1, 0.1, 0.96])}, ["head 3 is 0.960"]),
         ({"s": torch.tensor([0.94, 0.94, 0.94])}, []),
-        ({"tau_std": torch.full((3,), 0.0009)}, ["same temperature, 0.1. .*φ has shrunk.*centred"]),
+        (
+            {"tau_std": torch.full((3,), 0.0009)},
+            ["same temperature, 0.1. .*too alike.*φ has shrunk.*centred"],
+        ),
         ({"tau_std": torch.tensor([0.0009, 0.0011, 0.0009])}, []),
         ({"tau_std": torch.zeros(3), "at_lower": None, "at_upper": None}, []),
     ],

@@ -415,7 +415,8 @@ def test_settings_reach_the_temperature_and_the_loss():
     ("given", "expected"),
     [
         ({}, (0.05, 0.15)),
-        ({"prior_tau": 0.3}, (0.15, 0.45)),
+        ({"tau": 0.2}, (0.1, 0.3)),  # τ₀ is the method's own τ
+        ({"tau": 0.2, "prior_tau": 0.3}, (0.15, 0.45)),
         ({"prior_tau": "literal"}, (0.2, 0.6)),  # 2/D is 0.4 here
         ({"tau_lower": 0.01}, (0.01, 0.15)),
         ({"prior_tau": 0.3, "tau_upper": 0.2}, (0.15, 0.2)),
@@ -431,6 +432,27 @@ def test_the_range_of_tau_follows_from_its_prior(given, expected):
         assert (made.eta, made.eta + made.iota) == pytest.approx(expected)
     else:
         assert (made.tau_min, made.tau_max) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, 0.1),
+        ({"tau": 0.2}, 0.2),
+        ({"tau": 0.2, "prior_tau": 0.3}, 0.3),
+        ({"prior_tau": "literal"}, "literal"),
+        ({"tau_lower": 0.5, "tau_upper": 1.5}, 1.0),  # τ lies outside: the middle of the range
+    ],
+)
+def test_the_prior_is_the_temperature_unless_another_is_given(given, expected):
+    settings = SimCLRSettings(temperature="adaptive", **given)
+    assert settings.omega_prior == expected
+    assert settings.make_loss("both_views").prior_tau == expected
+
+
+@pytest.mark.parametrize("name", ["simclr", "simsiam", "barlow"])
+def test_every_method_takes_the_literal_prior(name):
+    assert make(name, temperature="adaptive", prior_tau="literal").loss.prior_tau == "literal"
 
 
 @pytest.mark.parametrize(
@@ -475,6 +497,32 @@ def test_moco_pushes_every_part_of_an_accumulated_step():
     method(a0, a1)
     method.after_step()
     assert method.queue.start == (3 * IMAGES) % 16  # what was pushed before is not pushed again
+
+
+def test_moco_keeps_no_keys_outside_of_training():
+    method = make("moco", queue=2 * IMAGES).eval()
+    for _ in range(3):
+        method(*views())
+    method.train()
+    method(*views())
+    method.after_step()
+    assert method.queue.start == 0  # the keys of one step went around once
+
+
+def test_moco_computes_keys_with_the_momentum_of_the_same_step():
+    """As MoCo v3's code does: its momentum at a step moves the encoder before that step's keys."""
+    method = make("moco", momentum=0.9, momentum_end=1.0)
+    part_encoders(method)
+    (view, _), old = views(), [p.clone() for p in method.keys.parameters()]
+    new = [*method.backbone.parameters(), *method.heads.parameters()]
+    method.before_step(0.0, 0.5)
+    moved = [0.95 * o + 0.05 * n.detach() for o, n in zip(old, new, strict=True)]
+    for key, expected in zip(method.keys.parameters(), moved, strict=True):
+        torch.testing.assert_close(key, expected)
+    moved = [p.clone() for p in method.keys.parameters()]
+    method(view, view)
+    method.after_step()
+    assert all(map(torch.equal, method.keys.parameters(), moved))
 
 
 def test_moco_key_encoder_follows_with_the_scheduled_momentum():

@@ -108,7 +108,7 @@ def test_lgp_has_the_loss_of_moco_v3():
         ({"tau": 0.3, "temperature": "learnable"}, 0.6),
         ({"tau": 0.3, "temperature": "scheduled"}, 0.6),
         ({"tau": 0.3, "temperature": "uncertainty"}, 0.6),
-        ({"tau": 0.3, "temperature": "adaptive"}, 0.4),
+        ({"tau": 0.3, "temperature": "adaptive"}, 0.6),
         ({"tau": 0.3, "temperature": "adaptive", "prior_tau": 0.7}, 1.4),
         ({"tau": 0.3, "temperature": "adaptive-positive", "prior_tau": 0.7}, 1.4),
         ({"tau": 0.3, "temperature": "adaptive-negative", "prior_tau": 0.7}, 1.4),

@@ -1,5 +1,6 @@
 """The cross-correlation loss of Barlow Twins for C heads and any temperature scheme."""
 
+import warnings
 from typing import ClassVar, Literal
 
 import torch
@@ -12,6 +13,8 @@ from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, finite_number
 from amcl.temperature import Temperature
+
+_LOW = 0.5  # temperatures below this ask for channels that do not correlate
 
 
 class CrossCorrelationLoss(PairLoss):
@@ -71,6 +74,14 @@ class CrossCorrelationLoss(PairLoss):
         finite_number("lam", lam, "λ weighs the off-diagonal part, usually 0.005")
         self.lam, self.omega_reduction, self.phi_on = float(lam), omega_reduction, phi_on
         self.standardize = standardize
+        bounds = self._bounds(temperature.branch("positive"))
+        if bounds is not None and bounds[1] < _LOW:
+            warnings.warn(
+                f"τ⁺ of at most {bounds[1]:.3g} is the correlation that each channel is trained "
+                "toward, so that perfectly correlated views cost much. Choose a range around 1, as "
+                "in AdaptiveTemperature(dim, lower=0.5, upper=1.5, phi_scale=1.0).",
+                stacklevel=2,
+            )
 
     def forward(
         self, z0: torch.Tensor, z1: torch.Tensor, *, return_stats: bool = False

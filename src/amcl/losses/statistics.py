@@ -12,10 +12,8 @@ _MOST = 0.9  # share of pairs at a bound from which adaptivity is as good as los
 _ALIKE = 0.01  # spread of τ, as a share of its mean, below which all pairs have the same
 _COLLAPSED = 0.95  # mean s⁻ from which a head tells pictures apart no more
 _REMEDIES = {
-    ("positive", "lower"): "raise beta or prior_tau (Ω holds τ⁺ up where β > s⁺), or raise eta",
-    ("positive", "upper"): "lower prior_tau, or raise iota",
-    ("negative", "lower"): "lower beta (where β > s⁻, a small τ⁻ pays), or raise eta",
-    ("negative", "upper"): "lower beta, or raise iota",
+    "lower": "raise the temperature they vary around (prior_tau; --tau) or lower phi_scale",
+    "upper": "lower the temperature they vary around (prior_tau; --tau) or lower phi_scale",
 }
 
 
@@ -158,18 +156,22 @@ class LossStats:
                     head = int(shares.argmax().item()) + 1
                     found.append(
                         f"{shares.max().item():.0%} of the {sign} temperatures of head {head} lie "
-                        f"at the {side} bound, so τ no longer adapts: {_REMEDIES[sign, side]}; "
-                        "of a centred φ, raise phi_scale."
+                        f"at the {side} bound, so τ no longer adapts: {_REMEDIES[side]} "
+                        "(--phi-scale)."
                     )
         if self.negative is not None and self.negative.s.max().item() > _COLLAPSED:
             head = int(self.negative.s.argmax().item()) + 1
             found.append(
-                f"mean s⁻ of head {head} is {self.negative.s.max().item():.3f}: the similarities "
-                "have collapsed. Use form='softmax' with positive_in_denominator=True, raise eta, "
-                "or lower the learning rate."
+                f"mean s⁻ of head {head} is {self.negative.s.max().item():.3f}: its projections "
+                "are nearly all alike. Lower the learning rate (--lr), warm up for longer, or put "
+                "batch norm on the projections (last_norm='plain' of the heads; "
+                "--projector-last-norm plain)."
             )
         if any(not math.isfinite(term.item()) for term in self.terms.values()):
-            found.append("a term of the loss is not finite: lower the learning rate or raise eta.")
+            found.append(
+                "a term of the loss is not finite: lower the learning rate (--lr) or raise the "
+                "lower bound of τ (eta; --tau-lower)."
+            )
         return found or self._advice_on_phi()
 
     def _advice_on_phi(self) -> list[str]:
@@ -179,8 +181,8 @@ class LossStats:
         if not adapts or any((s.tau_std > _ALIKE * s.tau).any().item() for s in signs):
             return []
         return [
-            f"every pair has the same temperature, {self.positive.tau.mean().item():.3g}. A plain "
-            "φ has shrunk to 0, which happens where the loss asks for temperatures above the "
-            "middle of their range: use phi_output='centred', or a constant temperature. With a "
-            "centred one all projections are alike: lower the learning rate."
+            f"every pair has the same temperature, {self.positive.tau.mean().item():.3g}. With a "
+            "centred φ that means that the projections of a head are too alike to tell pairs apart "
+            "by: put batch norm on them (last_norm='plain' of the heads; --projector-last-norm "
+            "plain). A plain φ has shrunk to 0: use phi_output='centred' (--phi-output centred)."
         ]

@@ -10,7 +10,7 @@ from amcl.methods import (
     SimCLRSettings,
     SimSiamSettings,
 )
-from amcl.training.config import Config, DataSettings, RunSettings
+from amcl.training.config import Config, DataSettings, HardwareSettings, RunSettings
 from amcl.training.optimisers import OptimiserSettings
 from amcl.views import ViewSettings
 
@@ -66,12 +66,20 @@ def imagenet(method: str) -> Config:
     config = Config(
         data=DataSettings(data="imagenet", workers=8),
         backbone=BackboneSettings(backbone="resnet50"),
+        # MoCo shuffles images among processes instead of sharing their statistics.
+        hardware=HardwareSettings(sync_norm=method != "moco"),
     )
     if method == "simclr":
         return replace(
             config,
             views=ViewSettings(jitter=strong),
-            method=SimCLRSettings(tau=0.1, projector=(2048, 128)),
+            method=SimCLRSettings(
+                tau=0.1,
+                projector=(2048, 128),
+                projector_norm=True,
+                projector_bias=False,
+                projector_last_norm="affine",
+            ),
             optimiser=OptimiserSettings(
                 optimiser="lars", lr=0.3, lr_scaling="linear", weight_decay=1e-6, warmup_epochs=10
             ),
@@ -120,6 +128,7 @@ def imagenet(method: str) -> Config:
             bias_lr_scale=0.024,
             weight_decay=1e-6,
             warmup_epochs=10,
+            final_lr=0.001,
         ),
         run=RunSettings(epochs=200, batch_size=2048),
     )

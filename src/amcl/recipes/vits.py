@@ -29,13 +29,13 @@ def imagenet(method: str) -> Config:
 
 
 def imagenet_large(method: str) -> Config:
-    """ImageNet, ViT-L/16; LGP is pulled to the weights of MAE."""
+    """ImageNet, ViT-L/16; LGP is pulled to the weights of MAE, in batches of its scripts' size."""
     config = imagenet(method)
-    settings = config.method
+    settings, run = config.method, config.run
     if isinstance(settings, LGPSettings):
-        settings = replace(settings, pull=1e-5)
+        settings, run = replace(settings, pull=1e-5), replace(run, batch_size=2080)
     backbone = replace(config.backbone, backbone=LARGE)
-    return replace(config, backbone=backbone, method=settings)
+    return replace(config, backbone=backbone, method=settings, run=run)
 
 
 def tinyimagenet(method: str) -> Config:
