@@ -70,6 +70,7 @@ def work(plan: Plan, tell: Tell) -> None:
             tell("a trial was taken for dead while it lived, and another process has it now")
             continue
         if trials.ended is not None:
+            trials.clean(trials.ended)  # once the storage knows of it
             tell(_line(plan, trials.ended, records_of(study)))
             _stop_if_all_fail(records_of(study))
 
@@ -114,6 +115,12 @@ class _Trials:
         self.ended = number
         return value
 
+    def clean(self, number: int) -> None:
+        """Remove the checkpoints of a trial that has ended, unless they are kept."""
+        checkpoints = self.folder.trial(number) / "checkpoints"
+        if not self.plan.keep_checkpoints and checkpoints.is_dir():
+            shutil.rmtree(checkpoints)
+
     def _frozen(self, trial: Trial) -> optuna.trial.FrozenTrial:
         return self.study.get_trials(deepcopy=False)[trial.number]
 
@@ -128,8 +135,6 @@ class _Trials:
         outcome = carry_out(config, run, watch)
         watch.report()
         outcome, value = self._judge(config, run, outcome)
-        if not self.plan.keep_checkpoints and (run / "checkpoints").is_dir():
-            shutil.rmtree(run / "checkpoints")
         if value is None:
             raise self._end(trial, outcome)
         trial.set_user_attr("ending", "complete")
