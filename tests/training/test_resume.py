@@ -252,16 +252,18 @@ def replace(self, target):
 pathlib.Path.replace = replace
 sys.exit(main(sys.argv[3:]))
 """
-_TINY = "--data builtin --width 0.125 --epochs 1 --batch-size 80 --knn-k 5 --threads 1".split()
+_TINY = ["--data", "builtin", "--width", "0.125", "--epochs", "1", "--batch-size", "80"]
+_TINY += ["--knn-k", "5", "--threads", "1"]
+_SEARCH = ["search", *_TINY, "--space", "tau=0.1:0.5", "--trials", "1"]
 
 
 @pytest.mark.parametrize(
     ("command", "file"),
     [
-        (["pretrain", *_TINY], "config.toml"),
-        (["sweep", *_TINY, "--grid", "tau=0.1,0.5"], "config.toml"),
-        (["search", *_TINY, "--space", "tau=0.1:0.5", "--trials", "1"], "base.toml"),
-        (["search", *_TINY, "--space", "tau=0.1:0.5", "--trials", "1"], "study.toml"),
+        pytest.param(["pretrain", *_TINY], "config.toml", marks=pytest.mark.slow),
+        (["sweep", *_TINY, "--grid", "tau=0.1"], "config.toml"),
+        pytest.param(_SEARCH, "base.toml", marks=pytest.mark.slow),
+        pytest.param(_SEARCH, "study.toml", marks=pytest.mark.slow),
     ],
     ids=["a run", "a sweep", "a study's base", "a study's listing"],
 )
