@@ -108,10 +108,10 @@ def test_resume_after_kill(tmp_path):
     (tmp_path / "config.toml").write_text(config.to_toml())
     killed = tmp_path / "killed"
     told = ["pretrain", "--config", str(tmp_path / "config.toml"), "--out", str(killed)]
-    path = str(Path(__file__).parent.parent)
+    paths = [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.run(
         [sys.executable, "-c", _KILLED, *told],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
     )
