@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,17 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def is_free(path: Path, *known: str) -> bool:
+    """Whether nothing is at `path`, or a folder that holds nothing but files named `known`.
+
+    What a killed process left of a file that it was writing does not count.
+    """
+    if not path.is_dir():
+        return not path.exists()
+    leftover = re.compile(r"\..+\.\d+\.writing")
+    return all(leftover.fullmatch(each.name) or each.name in known for each in path.iterdir())
 
 
 def write_text(path: Path, text: str) -> None:

@@ -79,13 +79,15 @@ def test_runs_start_from_recipes_methods_and_files(tmp_path):
 
     found = configs("recipe=builtin-simclr,builtin-moco-amcl", "seed=0,1")
     assert list(found)[2:] == ["recipe=builtin-moco-amcl,seed=0", "recipe=builtin-moco-amcl,seed=1"]
-    expected = with_values(recipes.recipe("builtin-moco-amcl"), {"epochs": 3, "seed": 1})
+    given = {"epochs": 3, "fit": ("batch_size",)}
+    moco = {"seed": 1, "fit": ("batch_size", "queue")}
+    expected = with_values(recipes.recipe("builtin-moco-amcl"), given | moco)
     assert found["recipe=builtin-moco-amcl,seed=1"] == expected
     found = configs("method=simclr,barlow")
-    assert found["method=barlow"] == with_values(recipes.recipe("builtin-barlow"), {"epochs": 3})
+    assert found["method=barlow"] == with_values(recipes.recipe("builtin-barlow"), given)
     # As `amcl pretrain --data` does, a set brings the settings of its recipe.
     found = configs("data=builtin,cifar10", "projector=64 32")
-    expected = with_values(recipes.default("cifar10", "simclr"), {"epochs": 3})
+    expected = with_values(recipes.default("cifar10", "simclr"), given)
     assert found["data=cifar10,projector=64-32"] == with_values(expected, {"projector": (64, 32)})
     (one,) = configs(f"config={file}").values()
     assert one == with_values(Config(), {"epochs": 3})

@@ -531,6 +531,14 @@ def test_errors_say_what_to_mend():
         classifier(ghost, 3, image_size=96, drop_path=0.1)
 
 
+@pytest.mark.parametrize(("epochs", "warmup"), [(100, 5.0), (50, 5.0), (10, 1.0), (1, 0.1)])
+def test_the_default_warm_up_follows_the_length(epochs, warmup):
+    settings = FinetuneSettings(epochs=epochs)
+    assert settings.warmup == pytest.approx(warmup)
+    plan = Plan.of(128, replace(settings, min_steps=1000), seed=0)
+    assert plan.warmup == pytest.approx(warmup / epochs * plan.total)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

@@ -68,6 +68,7 @@ CHOICES = {
     "min_overlap": 0.0,  # not with overlap
     "blur_kernel": 5,
     "batch_size": 512,
+    "fit": ("batch_size", "queue"),
     "accumulate": 4,
     "init": "runs/mae",
 }

@@ -1,7 +1,9 @@
 """The loop: what it leaves behind, that it resumes bit for bit, how it stops."""
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 import timm
 import torch
 from PIL import Image
+from rich.console import Console
 from safetensors import safe_open
 from safetensors.torch import load_file
 
@@ -20,6 +23,7 @@ from amcl.backbones import Backbone, BackboneSettings, load_backbone
 from amcl.cli import main
 from amcl.data import Batch, load_dataset
 from amcl.data.builtin import builtin
+from amcl.losses import LossStats, PairStats
 from amcl.methods import MAESettings, Method, make_method
 from amcl.training import (
     Config,
@@ -31,6 +35,7 @@ from amcl.training import (
     read_metrics,
 )
 from amcl.training.checkpoint import load_checkpoint, save_tensors
+from amcl.training.display import Display
 from amcl.training.feed import Feed
 from amcl.training.plan import Plan
 from amcl.training.watch import Watch
@@ -38,6 +43,7 @@ from amcl.views import Views
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
 MASKED = ("mae", "can")
+loop = sys.modules["amcl.training.pretrain"]
 pytestmark = pytest.mark.usefixtures("few_images")
 
 
@@ -102,10 +108,10 @@ def test_resume_after_kill(tmp_path):
     (tmp_path / "config.toml").write_text(config.to_toml())
     killed = tmp_path / "killed"
     told = ["pretrain", "--config", str(tmp_path / "config.toml"), "--out", str(killed)]
-    path = str(Path(__file__).parent.parent)
+    paths = [str(Path(__file__).parent.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.run(
         [sys.executable, "-c", _KILLED, *told],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
     )
@@ -397,7 +403,7 @@ def test_full_disk_keeps_the_checkpoint_before(tmp_path, monkeypatch):
 
     def save(state, file):
         calls["saves"] += 1
-        if calls["saves"] == 2:
+        if calls["saves"] == 3:  # after those of steps 0 and 1
             file.write(b"half of a checkpoint")
             raise OSError(28, "No space left on device")
         plain(state, file)
@@ -461,6 +467,110 @@ def test_collapse_without_temperatures_speaks_of_none(monkeypatch):
     (told,) = Watch(builtin(), knn_k=5).advice(method, {"spread": 0.01})
     assert "Lower the learning rate" in told
     assert "temperature" not in told
+
+
+def watched(method: Method, s: float = 0.0, at_lower: float | None = None) -> Method:
+    """The method after a step in which it saw these similarities of negatives."""
+    share = None if at_lower is None else torch.tensor([at_lower])
+    zero, one = torch.zeros(1), torch.ones(1)
+    pairs = PairStats(one, zero + s, 0.1 * one, 0.01 * one, share, None if share is None else zero)
+    method.stats = LossStats(replace(pairs, s=one), pairs, {})
+    return method
+
+
+@pytest.fixture(scope="module")
+def any_method() -> Method:
+    config = small(amcl=False)
+    return make_method(config.method, Backbone(config.backbone, 32))
+
+
+def test_projections_that_are_alike_are_no_collapse_of_features(any_method):
+    """One sentence without a remedy, where the features are spread out."""
+    watch = Watch(builtin(), knn_k=5)
+    method = watched(any_method, s=0.955)
+    (told,) = watch.advice(method, {"spread": 0.456, "effective_rank": 34.0})
+    assert "mean s⁻ 0.955" in told
+    assert "collapsed" not in told
+    for measured in ({"spread": 0.456, "effective_rank": 1.2}, {"spread": 0.05}):
+        assert any("collapsed" in each for each in watch.advice(method, measured))
+    assert watch.advice(watched(method, s=0.3), {"spread": 0.5, "effective_rank": 30.0}) == []
+
+
+def test_advice_on_temperatures_is_for_adaptive_ones(any_method):
+    watch = Watch(builtin(), knn_k=5)
+    spread = {"spread": 0.5, "effective_rank": 30.0}
+    assert watch.advice(watched(any_method, at_lower=0.99), spread)
+    constant = watch.advice(watched(any_method), {"spread": 0.01, "effective_rank": 1.0})
+    adaptive = watch.advice(watched(any_method, at_lower=0.5), {"spread": 0.01})
+    assert not any("tau" in each or "temperature" in each for each in constant)
+    assert any("--tau-lower" in each for each in adaptive)
+
+
+@pytest.mark.parametrize(("warmup", "told"), [(0.0, [2, 3, 4, 5]), (3.0, [3, 4, 5])])
+def test_nothing_is_told_while_the_run_is_young(tmp_path, caplog, monkeypatch, warmup, told):
+    """Neither in the first tenth of the steps nor in the warm-up."""
+    monkeypatch.setattr(loop, "_EARLY", 0.3)
+    monkeypatch.setattr(Watch, "probe", lambda *args: {"spread": 0.01})
+    config = small(amcl=False, epochs=5, batch_size=160)
+    config = replace(config, optimiser=replace(config.optimiser, warmup_epochs=warmup))
+    with caplog.at_level("WARNING", logger="amcl"):
+        pretrain(config, tmp_path / "run")
+    epochs = re.findall(r"epoch (\d): the features have collapsed", caplog.text)
+    assert [int(epoch) for epoch in epochs] == told
+
+
+@pytest.mark.parametrize(("amcl", "speaks"), [(True, True), (False, False)])
+def test_divergence_speaks_of_temperatures_that_adapt(tmp_path, amcl, speaks):
+    config = small(amcl=amcl)
+    config = replace(config, optimiser=replace(config.optimiser, optimiser="sgd", lr=1e38))
+    with pytest.raises(NonFiniteError) as stopped:
+        pretrain(config, tmp_path / "run")
+    assert ("--tau-lower" in str(stopped.value)) == speaks
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps"),
+    [(0.1, []), (4.0, [8, 16, 28, 36]), (100.0, [2, 4, 6, 8, 10, 12, 14, 16, 18])],
+    ids=["short epochs", "at most each 30 s", "at most each tenth"],
+)
+def test_long_epochs_are_told_of_in_lines(caplog, monkeypatch, seconds, steps):
+    """Two epochs of 20 steps; the first only where each takes long."""
+    clock = {"now": 0.0}
+    monkeypatch.setattr("amcl.training.display.time.perf_counter", lambda: clock["now"])
+    monkeypatch.setattr("amcl.training.display.console", Console(file=io.StringIO()))
+    display, told = Display(40, 20, 8, shown=True), []
+    with caplog.at_level("INFO", logger="amcl"), display:
+        display.start(0)
+        for step in range(1, 41 if seconds < 100 else 21):
+            clock["now"] += seconds
+            display.advance(step, 1.5)
+            told += [step] * len(caplog.records)
+            caplog.clear()
+            if step % 20 == 0:
+                display.mark(step)
+    assert told == steps
+
+
+def test_a_line_within_an_epoch_tells_how_far_it_is(caplog, monkeypatch):
+    clock = {"now": 0.0}
+    monkeypatch.setattr("amcl.training.display.time.perf_counter", lambda: clock["now"])
+    monkeypatch.setattr("amcl.training.display.console", Console(file=io.StringIO()))
+    display = Display(40, 20, 8, shown=True)
+    display.start(0)
+    clock["now"] = 60.0
+    with caplog.at_level("INFO", logger="amcl"):
+        display.advance(5, 1.5)
+        Display(40, 20, 8, shown=False)
+    assert caplog.messages == ["epoch 1/2  25 %  loss 1.5000  1 images/s  7 min left"]
+
+
+@pytest.mark.parametrize(("package", "value"), [("tensorboard", True), ("wandb", "mine")])
+def test_a_missing_tracker_is_told_first(tmp_path, monkeypatch, package, value):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr(loop, "load_data", lambda config: pytest.fail("too late"))
+    with pytest.raises(RunError, match=f"--{package} needs the package {package}"):
+        pretrain(small(**{package: value}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_processes_never_train_in_one_folder(finished):

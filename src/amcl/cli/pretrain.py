@@ -10,12 +10,13 @@ from pathlib import Path
 
 import tyro
 
-from amcl.cli.start import Start, base_config, require_images
+from amcl.cli.start import Start, base_config, length_notes, require_images
 from amcl.methods import HeadSettings, LGPSettings, MethodName
 from amcl.methods.masked import MaskedSettings
 from amcl.redaction import redact
 from amcl.sweep.fields import differing
 from amcl.training import Config, Interrupted, RunError, pretrain
+from amcl.training.config import UNLEARNED
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Train a backbone on images, labelled or not.
@@ -30,6 +31,8 @@ amcl pretrain --method lgp --init runs/mae
 
 amcl pretrain --resume runs/first
 
+amcl pretrain --resume runs/first --epochs 400
+
 Where no recipe or file is named, settings start from the recipe of the data set and method; the
 defaults below are those. With --init, network and images are by default those of that run. Options
 of a method are shown with --method METHOD --help."""
@@ -40,7 +43,8 @@ class Options(Start):
     """What `amcl pretrain` takes."""
 
     resume: Path | None = None
-    """Go on with the run in this folder; only hardware options may change."""
+    """Go on with the run in this folder. --epochs may make it longer; options of hardware, saving
+    and logging may change too, all others may not."""
     out: Path | None = None
     """The run folder, new or empty; none: runs/DATA-METHOD, numbered if it exists."""
 
@@ -81,7 +85,8 @@ def _pretrain(args: list[str]) -> None:
         return
     out = options.out or free_folder(options.settings)
     if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
-        console.print(f"run folder: {out}", soft_wrap=True, markup=False)
+        for line in (f"run folder: {out}", *length_notes(args)):
+            console.print(line, soft_wrap=True, markup=False)
     pretrain(options.settings, out)
 
 
@@ -97,7 +102,7 @@ def parse(args: list[str]) -> Options:
         default=Options(method=method, settings=base),
     )
     if options.resume is not None:
-        _only_hardware_changed(base, options)
+        _only_what_may_change(base, options)
     _first_stage_is_not_set_in_vain(base, options.settings)
     require_images(options.settings)
     return options
@@ -116,15 +121,22 @@ def free_folder(config: Config) -> Path:
     return path
 
 
-def _only_hardware_changed(base: Config, options: Options) -> None:
-    changed = [f"--{name.replace('_', '-')}" for name in differing(base, options.settings)]
+def _only_what_may_change(base: Config, options: Options) -> None:
+    """Raise an error if a resumed run would learn something else, but for its length."""
+    free = ("epochs", *UNLEARNED)
+    changed = [
+        f"--{name.replace('_', '-')}"
+        for name in differing(base, options.settings)
+        if name not in free
+    ]
     if options.out is not None:
         changed.insert(0, "--out")
     if changed:
         run = shlex.quote(str(options.resume))
         raise ValueError(
             f"a run goes on as it began, and {', '.join(changed)} would change it: leave that out, "
-            f"or start a new run from it with --config {run}/config.toml."
+            f"or start a new run from its settings with --config {run}/config.toml, or from its "
+            f"backbone with --init {run}."
         )
 
 

@@ -4,15 +4,17 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeVar
 
 import tyro
 
 from amcl import recipes
 from amcl.backbones import load_backbone
-from amcl.methods import METHODS, MethodName
+from amcl.methods import METHODS, MethodName, MoCoSettings
 from amcl.training import Config, RunFolder
+from amcl.training.fit import at_length
 
+Number = TypeVar("Number", int, float)
 Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
 
 
@@ -30,7 +32,7 @@ class Start:
 
 
 def base_config(args: Sequence[str], known: Config | None = None) -> Config:
-    """What all options default to, by those that say where to start.
+    """What all options default to, by those that say where to start and how long to train.
 
     `known`: the settings of what is gone on with, and then no option may say otherwise.
     """
@@ -39,25 +41,81 @@ def base_config(args: Sequence[str], known: Config | None = None) -> Config:
     if len(chosen) > 1:
         both = " and ".join(f"--{name}" for name in chosen)
         raise ValueError(f"{both} both say where to start: give one of them.")
-    if known is not None and not chosen:
-        base = known
-    elif start.resume:
-        base = RunFolder(Path(start.resume)).read_config()
-    elif start.config:
-        base = Config.from_file(start.config)
-    elif start.recipe:
-        base = recipes.recipe(start.recipe)
-    elif start.init:
-        base = _after(Path(start.init).expanduser(), start.data, start.method or "simclr")
-    else:
-        base = recipes.default(start.data or "builtin", start.method or "simclr")
+    goes_on = bool(start.resume) or (known is not None and not chosen)
+    base = known if known is not None and not chosen else _chosen(start)
     if (chosen or known) and start.method not in (None, base.method.name):
         given = f"--{chosen[0]}" if chosen else f"--out {start.out}"
         raise ValueError(
             f"--method {start.method} does not go with {given}, which is of "
             f"{base.method.name}: leave one out."
         )
-    return base
+    if goes_on:
+        return base
+    base = _for_length(base, start)
+    may_fit = base.run.fit or () if start.config else _fits(base)
+    fit = tuple(name for name in may_fit if getattr(start, name) is None)
+    return replace(base, run=replace(base.run, fit=fit or None))
+
+
+def length_notes(args: Sequence[str]) -> list[str]:
+    """What the length of a new run has changed in the settings that it starts from."""
+    start = peek(args)
+    if start.resume or not (start.epochs or start.mae_epochs):
+        return []
+    before = _chosen(start)
+    after = _for_length(before, start)
+    notes, old, new = [], before.optimiser.warmup_epochs, after.optimiser.warmup_epochs
+    if new != old and start.warmup_epochs is None:
+        notes.append(
+            f"the warm-up is shortened from {old:g} to {new:g} epochs, to suit the length of the "
+            "run (--warmup-epochs sets it)"
+        )
+    return notes
+
+
+def _chosen(start: argparse.Namespace) -> Config:
+    """The settings of the run, file, recipe, backbone or data set that is named."""
+    if start.resume:
+        return RunFolder(Path(start.resume)).read_config()
+    if start.config:
+        return Config.from_file(start.config)
+    if start.recipe:
+        return recipes.recipe(start.recipe)
+    if start.init:
+        return _after(Path(start.init).expanduser(), start.data, start.method or "simclr")
+    return recipes.default(start.data or "builtin", start.method or "simclr")
+
+
+def _for_length(base: Config, start: argparse.Namespace) -> Config:
+    """The settings for as many epochs as are typed; an error if a typed warm-up is as long."""
+    epochs, mae_epochs = _number(start.epochs, int), _number(start.mae_epochs, int)
+    warmup = _number(start.warmup_epochs, float)
+    lengths = {"--epochs": epochs or base.run.epochs, "--mae-epochs": mae_epochs}
+    for option, length in lengths.items():
+        if warmup is not None and length is not None and warmup >= length:
+            raise ValueError(
+                f"--warmup-epochs {warmup:g} leaves none of {option} {length} for training at the "
+                "full learning rate: choose a shorter warm-up or more epochs."
+            )
+    if epochs is None and mae_epochs is None:
+        return base
+    if start.init:  # then there is no first stage whose length could follow
+        base = replace(base, run=replace(base.run, init=start.init))
+    return at_length(base, epochs, mae_epochs)
+
+
+def _fits(config: Config) -> tuple[Literal["batch_size", "queue"], ...]:
+    """What of a recipe may be lowered for few images."""
+    return ("batch_size", "queue") if isinstance(config.method, MoCoSettings) else ("batch_size",)
+
+
+def _number(text: str | None, kind: type[Number]) -> Number | None:
+    """A typed number above 0; None if it is none, which is told when options are parsed."""
+    try:
+        number = kind(text or 0)
+    except ValueError:
+        return None
+    return number if number > 0 else None
 
 
 def require_images(config: Config) -> None:
@@ -84,6 +142,8 @@ def peek(args: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for name in ("recipe", "config", "resume", "data", "init", "out"):
         parser.add_argument(f"--{name}", nargs="?")
+    for name in ("epochs", "mae-epochs", "warmup-epochs", "batch-size", "queue"):
+        parser.add_argument(f"--{name}", f"--{name.replace('-', '_')}", nargs="?")
     parser.add_argument("--method", nargs="?")
     parser.add_argument("--grid", nargs="*")
     found, _ = parser.parse_known_args(args)

@@ -88,7 +88,7 @@ def search(
     else:
         definition = _define(config, space, objective, pruner or "median")
         study = study or folder.path.resolve().name
-        folder.check_free()
+        folder.check_free(definition)
         if storage:
             open_study(storage, study, definition)  # an error before anything is written here
         folder.create(definition, storage, study, trials)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import tomli_w
 
-from amcl.files import write_text
+from amcl.files import is_free, write_text
 from amcl.redaction import HIDDEN, redact
 from amcl.search.objective import OBJECTIVES, Objective
 from amcl.search.space import Space, space_from
@@ -132,16 +132,24 @@ class StudyFolder:
             listed = tomllib.loads(self.listing.read_text(encoding="utf-8"))
             write_text(self.listing, tomli_w.dumps({**listed, "trials": trials}))
 
-    def check_free(self) -> None:
-        """An error if something else is here."""
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+    def check_free(self, definition: Definition) -> None:
+        """Raise an error if something else is here than the beginning of this very study."""
+        known = [self.base.name] if self._has_base_of(definition) else []
+        if not is_free(self.path, *known):
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
+
+    def _has_base_of(self, definition: Definition) -> bool:
+        """Whether a study of these settings was killed here before it had its listing."""
+        try:
+            return self.base.read_bytes() == definition.config.to_toml().encode()
+        except OSError:
+            return False
 
     def create(
         self, definition: Definition, storage: str, study: str, trials: int = TRIALS
     ) -> None:
-        """Make the folder of a new study of so many trials."""
-        self.check_free()
+        """Make the folder of a new study of this number of trials."""
+        self.check_free(definition)
         told = definition.to_dict()
         del told["config"]
         head: dict[str, Any] = {"study": study, "storage": without_password(storage)}

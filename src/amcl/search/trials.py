@@ -79,8 +79,7 @@ def work(plan: Plan, tell: Tell) -> None:
             continue
         if trials.ended is not None:
             records = records_of(study)
-            if not plan.keep_checkpoints:  # not before its end is recorded: it might be resumed
-                _remove_checkpoints(StudyFolder(plan.folder).trial(trials.ended))
+            trials.clean(trials.ended)  # not before its end is recorded: it might be resumed
             tell(_line(plan, trials.ended, records))
             if left := _time_left(plan, records, time.monotonic() - begun):
                 tell(left)
@@ -126,6 +125,12 @@ class _Trials:
             raise
         self.ended = number
         return value
+
+    def clean(self, number: int) -> None:
+        """Remove the checkpoints of a trial that has ended, unless they are kept."""
+        checkpoints = self.folder.trial(number) / "checkpoints"
+        if not self.plan.keep_checkpoints and checkpoints.is_dir():
+            shutil.rmtree(checkpoints)
 
     def _frozen(self, trial: Trial) -> optuna.trial.FrozenTrial:
         return self.study.get_trials(deepcopy=False)[trial.number]
@@ -230,12 +235,6 @@ def _time_left(plan: Plan, records: list[Record], seconds: float) -> str:
     rest = duration(seconds * left / plan.jobs)
     at_most = "" if plan.definition.pruner == "off" else " at most, as some may be cut short"
     return f"that trial took {duration(seconds)}: the other {left} take about {rest}{at_most}"
-
-
-def _remove_checkpoints(run: Path) -> None:
-    """Remove what only resuming would need."""
-    if (run / "checkpoints").is_dir():
-        shutil.rmtree(run / "checkpoints")
 
 
 def _stop_if_all_fail(records: list[Record]) -> None:

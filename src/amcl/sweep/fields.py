@@ -96,6 +96,8 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
     values = {name: value for name, value in values.items() if name not in _RANGE}
     if values.get("form", "top_k") not in _TOP_K:
         values.setdefault("top_k", None)  # whatever the configuration had for another form
+    if config.run.fit:  # a value that is given is not fitted to the images
+        values.setdefault("fit", tuple(n for n in config.run.fit if n not in values) or None)
     config = _replaced(config, values)
     if of_range:  # what is missing of it follows from the other values
         eta, iota = (of_range.get(name, value_of(config, name)) for name in _RANGE)

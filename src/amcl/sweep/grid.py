@@ -128,6 +128,8 @@ def unsaid(first: Point, second: Point) -> list[str]:
         said |= {"tau_lower", "tau_upper"}
     if "form" in said:
         said.add("top_k")
+    if said & {"batch_size", "queue"}:
+        said.add("fit")
     return [name for name in differing(first.config, second.config) if name not in said]
 
 

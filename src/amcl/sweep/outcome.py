@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from amcl.sweep.fields import differing
+from amcl.sweep.fields import differing, on_machine
 from amcl.training import Config, NonFiniteError, RunError, RunFolder, pretrain, read_metrics
 from amcl.training.errors import UnfitError
 from amcl.training.watch import COLLAPSED
@@ -50,7 +50,7 @@ def carry_out(
     run = RunFolder(folder)
     try:
         if not run.backbone.is_file():
-            _same(config, run)
+            config = _stored(config, run)
             pretrain(config, folder, resume=run.config.exists(), on_probe=on_probe)
     except Stopped as stopped:
         return _outcome(stopped.ending, stopped.reason, folder)
@@ -93,12 +93,18 @@ def _outcome(ending: Ending, reason: str, folder: Path) -> Outcome:
     return Outcome(ending=ending, reason=reason, probe=found, epoch=last.get("epoch"))
 
 
-def _same(config: Config, run: RunFolder) -> None:
-    """An error if the folder holds a run of other settings."""
+def _stored(config: Config, run: RunFolder) -> Config:
+    """The settings to go on with; an error if the folder holds a run of other settings.
+
+    A run that has begun keeps what was fitted to its images.
+    """
     if not run.config.exists():
-        return
-    if changed := differing(run.read_config(), config):
+        return config
+    stored = run.read_config()
+    fitted = (*(config.run.fit or ()), "fit")
+    if changed := [name for name in differing(stored, config) if name not in fitted]:
         raise RunError(
             f"{run.path} holds a run of other settings ({', '.join(changed)}): choose another "
             "folder."
         )
+    return on_machine(stored, config)

@@ -21,6 +21,9 @@ from amcl.settings import choose, finite_number, whole_number
 from amcl.training.optimisers import OptimiserSettings
 from amcl.views import ViewSettings
 
+UNLEARNED = ("save_every", "save_minutes", "keep_every", "log_every", "tensorboard", "wandb")
+"""Fields of a run that change nothing that is learned."""
+
 _LONG = 30  # names: more are not listed where one of them is near
 
 
@@ -72,6 +75,9 @@ class RunSettings:
     """Passes over the training images."""
     batch_size: int = 256
     """Images a step, over all processes; each gives two views (MAE: one)."""
+    fit: tuple[Literal["batch_size", "queue"], ...] | None = None
+    """Options that are lowered where there are few images; none: all stay as they are. By default
+    those that are neither typed nor read from a file."""
     accumulate: int = 1
     """Cut each step's batch into so many parts, one after the other, to save memory. Negatives
     are those of a part."""
@@ -101,6 +107,8 @@ class RunSettings:
         for name in ("epochs", "batch_size", "accumulate", "probe_every", "knn_k", "save_every"):
             whole_number(name, getattr(self, name))
         whole_number("log_every", self.log_every)
+        for name in self.fit or ():
+            choose("fit", name, ("batch_size", "queue"))
         finite_number("save_minutes", self.save_minutes, "0 saves after every step")
         finite_number("keep_every", self.keep_every, "0 keeps the newest only")
         if self.batch_size % self.accumulate:

@@ -11,6 +11,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 logger = logging.getLogger("amcl")
 console = Console(stderr=True, highlight=False)
 
+_SECONDS, _PARTS = 30.0, 10  # between lines within an epoch; and how many an epoch has at most
+
 
 def log_to_console(level: int = logging.INFO) -> None:
     """Send what the package has to say to the terminal."""
@@ -42,9 +44,11 @@ class Display:
             disable=not (shown and console.is_terminal),
             transient=True,
         )
+        self._in_lines = shown and not console.is_terminal
         self.task: TaskID | None = None
         self.first = self.marked = 0
         self.begun = self.since = time.perf_counter()
+        self._told = 0, self.since
 
     def __enter__(self) -> "Display":
         self.bar.start()
@@ -74,6 +78,7 @@ class Display:
         self.bar.update(
             self.task, completed=step, epoch=self._epoch(step), loss=f"{loss:.3f}", rate=rate
         )
+        self._tell(step, loss)
 
     def rate(self, step: int) -> float:
         """Images per second since the last mark."""
@@ -83,6 +88,7 @@ class Display:
     def mark(self, step: int) -> None:
         """Count speed anew from here: a new epoch, after probes and checkpoints."""
         self.marked, self.since = step, time.perf_counter()
+        self._told = step, self.since
 
     def left(self, step: int) -> str:
         """Time left, for people."""
@@ -91,6 +97,19 @@ class Display:
         if seconds < 90:
             return f"{seconds:.0f} s"
         return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+    def _tell(self, step: int, loss: float) -> None:
+        """Write a line now and then within a long epoch, where there is no bar."""
+        told, since = self._told
+        enough = (step - told) * _PARTS >= self.per_epoch
+        now, within = time.perf_counter(), step % self.per_epoch
+        if self._in_lines and within and enough and now - since >= _SECONDS:
+            self._told = step, now
+            logger.info(
+                "epoch %s  %.0f %%  loss %.4f  %.0f images/s  %s left",
+                *(self._epoch(step), 100 * within / self.per_epoch, loss),
+                *(self.rate(step), self.left(step)),
+            )
 
     def _epoch(self, step: int) -> str:
         epochs = self.total // self.per_epoch

@@ -11,6 +11,7 @@ from amcl.distributed import mean_over_ranks
 from amcl.seeds import generator
 from amcl.training.config import Config
 from amcl.training.errors import UnfitError
+from amcl.training.fit import suitable_batch
 from amcl.training.hardware import StopRequest
 
 
@@ -31,16 +32,19 @@ class Plan:
     def of(config: Config, data: DataSet, fabric: Fabric) -> "Plan":
         """The plan of a run on this process; an error where the numbers do not fit."""
         run, images = config.run, len(data.train)
+        unit = run.accumulate * fabric.world_size
         if run.batch_size > images:
+            suggested = suitable_batch(images, run.batch_size, unit)
+            steps = max(images // suggested, 1)
             raise UnfitError(
-                f"a batch of {run.batch_size} images does not fit into the {images} there are: "
-                f"use --batch-size {max(images // 2, 1)} or less, or bring more images."
+                f"a batch of {run.batch_size} images does not fit into the {images} there are. Use "
+                f"--batch-size {suggested}, which makes {counted(steps, 'step')} an epoch, or at "
+                f"most {images}; without --batch-size a suitable one is chosen."
             )
-        if run.batch_size % (run.accumulate * fabric.world_size):
+        if run.batch_size % unit:
             raise UnfitError(
                 f"a batch of {run.batch_size} does not divide among {fabric.world_size} processes "
-                f"and {run.accumulate} parts: choose a multiple of "
-                f"{run.accumulate * fabric.world_size} for --batch-size."
+                f"and {run.accumulate} parts: choose a multiple of {unit} for --batch-size."
             )
         return Plan(
             images,
@@ -58,6 +62,11 @@ class Plan:
     def per_epoch(self) -> int:
         """Steps an epoch; what is left over comes in another epoch's order."""
         return self.images // self.batch_size
+
+    @property
+    def left_over(self) -> int:
+        """Images that an epoch leaves out."""
+        return self.images - self.per_epoch * self.batch_size
 
     @property
     def total(self) -> int:
@@ -93,3 +102,12 @@ class Plan:
         mean = mean_over_ranks(torch.stack([loss, loss_sum, asked]))
         loss_sum.copy_(mean[1])
         return mean[0], mean[2].item() > 0
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "step"), counted(2, "step")
+    ('1 step', '2 steps')
+    """
+    return f"{count} {noun}{'s' * (count != 1)}"

@@ -15,7 +15,7 @@ from lightning_fabric import Fabric
 
 from amcl.backbones import Backbone
 from amcl.data import DataSet, load_dataset, stream
-from amcl.methods import HeadSettings, Method
+from amcl.methods import Method
 from amcl.training.checkpoint import (
     keep_checkpoint,
     load_checkpoint,
@@ -24,22 +24,30 @@ from amcl.training.checkpoint import (
 )
 from amcl.training.config import Config
 from amcl.training.display import Display
-from amcl.training.errors import Interrupted, NonFiniteError
+from amcl.training.errors import Interrupted, NonFiniteError, RunError
 from amcl.training.feed import Feed
+from amcl.training.fit import fitted
 from amcl.training.hardware import StopRequest, make_fabric
+from amcl.training.messages import (
+    how_to_resume,
+    non_finite,
+    shorter_than_done,
+    tell_new_length,
+    tell_start,
+)
 from amcl.training.optimisers import make_optimiser
-from amcl.training.plan import Plan
+from amcl.training.plan import Plan, counted
 from amcl.training.run_folder import RunFolder
 from amcl.training.start import first_stage, init_of, method_to_train
 from amcl.training.step import Stepper
-from amcl.training.trackers import make_trackers
+from amcl.training.trackers import make_trackers, require_trackers
 from amcl.training.watch import Watch
 from amcl.views import Views
 
 logger = logging.getLogger("amcl")
 
 PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs
-
+_EARLY = 0.1  # share of a run in which signs of trouble mean nothing yet
 
 OnProbe = Callable[[dict[str, Any]], None]
 
@@ -54,33 +62,49 @@ def pretrain(
     """Train a backbone as `config` says and leave it in the run folder `out`.
 
     Everything random is a function of the seed and the step, so a run that was stopped and
-    resumed is the run that never stopped. `on_probe` gets the line of metrics of each probe as it
-    is made, and may raise an error to end the run. Returns the path of the trained backbone.
+    resumed is the run that never stopped. A resumed run may have other `epochs`, from where it is
+    on. `on_probe` gets the line of metrics of each probe as it is made, and may raise an error to
+    end the run. Returns the path of the trained backbone.
     """
     folder = RunFolder(Path(out))
     if not resume:
         folder.check_free()
+    elif not folder.checkpoint.exists() and folder.is_finished(config.run.epochs):
+        logger.info(
+            "%s has finished its %s: nothing is left to do",
+            out,
+            counted(config.run.epochs, "epoch"),
+        )
+        return folder.backbone
+    require_trackers(config)
     fabric = make_fabric(config.hardware)
     fabric.launch()
     with StopRequest() as stop:
+        data = load_data(config)
+        config, notes = fitted(config, len(data.train), fabric.world_size)
+        if fabric.is_global_zero:
+            for note in notes:
+                logger.info(note)
         begin = None if resume else partial(folder.create, config)
         before = first_stage(config)
         if before is not None:
-            _run_first(fabric, before, folder, begin, stop)
+            _run_first(fabric, before, config, data, folder, begin, stop)
             begin = None
         with closing(folder):
-            _train(fabric, config, folder, begin, stop, on_probe)
+            _train(fabric, config, data, folder, begin, stop, on_probe)
     return folder.backbone
 
 
 def _run_first(
     fabric: Fabric,
     config: Config,
+    second: Config,
+    data: DataSet,
     folder: RunFolder,
     begin: Callable[[], None] | None,
     stop: StopRequest,
 ) -> None:
-    """Make, or finish, the run that another starts from, inside that one's folder."""
+    """Make, or finish, the run that the `second` starts from, inside that one's folder."""
     first = folder.first_stage
     began, ended = first.config.exists(), first.backbone.exists() or folder.checkpoint.exists()
     fabric.barrier()  # everyone has looked before anyone writes
@@ -93,10 +117,14 @@ def _run_first(
         first.create(config)
 
     if fabric.is_global_zero:
-        logger.info("first of two stages: %s, in %s", config.method.name, first.path)
+        logger.info(
+            "first of two stages, in %s: %s of MAE (--mae-epochs), then %d of %s (--epochs)",
+            *(first.path, counted(config.run.epochs, "epoch")),
+            *(second.run.epochs, second.method.name),
+        )
     scale = fabric.strategy.precision.state_dict()
     with closing(first):
-        _train(fabric, config, first, None if began else both, stop)
+        _train(fabric, config, data, first, None if began else both, stop)
     fabric.strategy.precision.load_state_dict(scale)  # the second stage begins as a run alone does
     fabric.barrier()  # the first process has written the backbone that all start from
     if fabric.is_global_zero:
@@ -106,6 +134,7 @@ def _run_first(
 def _train(
     fabric: Fabric,
     config: Config,
+    data: DataSet,
     folder: RunFolder,
     begin: Callable[[], None] | None,
     stop: StopRequest,
@@ -113,10 +142,11 @@ def _train(
 ) -> None:
     """One run, to its end; `begin` makes the folder of a new one."""
     first = fabric.is_global_zero
-    data = load_data(config)
     plan = Plan.of(config, data, fabric)
-    goes_on = folder.checkpoint.exists()  # else it is new, or was stopped before it saved one
-    method = method_to_train(config, data.image_size, None if goes_on else init_of(config, folder))
+    stored = config if begin is not None else folder.read_config()
+    checkpoint = None if begin is not None else folder.find_checkpoint()
+    init = init_of(config, folder) if checkpoint is None else None
+    method = method_to_train(config, data.image_size, init)
     optimiser = make_optimiser(method, config.optimiser, config.run.batch_size)
     views = Views(data.image_size, config.views, mean=data.mean, std=data.std)
     feed = Feed(method, views, plan, fabric.device, channels_last=config.hardware.channels_last)
@@ -125,17 +155,22 @@ def _train(
     trained, optimiser = fabric.setup(method, optimiser)
     take_step = Stepper(fabric, config, plan, method, trained, optimiser, feed)
     done, loss_sum = 0, torch.zeros((), device=fabric.device)
-    if goes_on:
-        state = load_checkpoint(folder.checkpoint)
-        done = _restore(state, fabric, method, optimiser, loss_sum)
+    if checkpoint is not None:
+        done = _restore(load_checkpoint(checkpoint), fabric, method, optimiser, loss_sum)
+        if done > plan.total:
+            raise RunError(shorter_than_done(folder, done, plan, stored))
     if first:
         if begin is not None:
             begin()
-        folder.open(done)
+        folder.open(done, stored, config)
         logger.info(data.describe())
         for path, reason in data.unreadable:
             logger.debug("skipped %s: %s", path, reason)
-        logger.info(_summary(config, method, plan, done))
+        if begin is None:
+            folder.tell_source(checkpoint)
+        tell_start(config, method, plan, done)
+        if stored.run.epochs != config.run.epochs:
+            tell_new_length(config, plan, done, stored.run.epochs)
     fabric.barrier()
     trackers = make_trackers(config, folder.path) if first else []
 
@@ -146,10 +181,12 @@ def _train(
 
     def save() -> None:
         if first:
-            _require_finite(method, done, folder)
+            _require_finite(method, done, folder, config)
             state = _state(fabric, method, optimiser, loss_sum, done, config)
             save_checkpoint(folder.checkpoint, {**state, "trained": trained_on(data, plan, done)})
 
+    if checkpoint is None:
+        save()  # from here on, a run without a checkpoint is one that has lost it
     display = Display(plan.total, plan.per_epoch, config.run.batch_size, shown=first)
     batches = stream(data.train, plan.indices(done), workers=config.data.workers)
     saved = time.monotonic()
@@ -164,7 +201,7 @@ def _train(
                 continue
             mean_loss, asked = plan.agree(loss_sum, loss, stop)
             if not torch.isfinite(mean_loss):
-                raise NonFiniteError(_non_finite("the loss", done, folder))
+                raise NonFiniteError(non_finite("the loss", done, folder, config))
             display.advance(done, mean_loss.item())
             if done % config.run.log_every == 0:
                 record({"kind": "step", "step": done, "loss": mean_loss.item(), "lr": rate})
@@ -181,8 +218,8 @@ def _train(
                         display.left(done),
                     )
                     if watch and (number % config.run.probe_every == 0 or done == plan.total):
-                        _require_finite(method, done, folder)
-                        row = _probe(watch, method, fabric, number, done, record)
+                        _require_finite(method, done, folder, config)
+                        row = _probe(watch, method, fabric, number, done, record, config, plan)
                         if on_probe is not None:
                             on_probe(row)
                 fabric.barrier()
@@ -197,7 +234,7 @@ def _train(
                 if keep and first:
                     keep_checkpoint(folder.checkpoint, f"epoch-{done // plan.per_epoch:04d}.pt")
             if asked:
-                raise Interrupted(_how_to_resume(folder, done, plan), stop.signal)
+                raise Interrupted(how_to_resume(folder, done, plan), stop.signal)
     for tracker in trackers:
         tracker.close()
     if first:
@@ -263,7 +300,14 @@ def _epoch_row(
 
 
 def _probe(
-    watch: Watch, method: Method, fabric: Fabric, epoch: int, done: int, record: Any
+    watch: Watch,
+    method: Method,
+    fabric: Fabric,
+    epoch: int,
+    done: int,
+    record: Any,
+    config: Config,
+    plan: Plan,
 ) -> dict[str, Any]:
     found = watch.probe(method, fabric.device)
     row = {"kind": "probe", "step": done, "epoch": epoch, **found}
@@ -273,7 +317,8 @@ def _probe(
         for name, value in found.items()
     )
     logger.info("epoch %d  %s", epoch, text)
-    for told in watch.advice(method, found):
+    early = done < max(_EARLY * plan.total, config.optimiser.warmup_epochs * plan.per_epoch)
+    for told in [] if early else watch.advice(method, found):
         logger.warning("epoch %d: %s", epoch, told)
     return row
 
@@ -311,42 +356,7 @@ def _restore(
     return step
 
 
-def _require_finite(method: Method, done: int, folder: RunFolder) -> None:
+def _require_finite(method: Method, done: int, folder: RunFolder, config: Config) -> None:
     for name, value in method.state_dict().items():
         if value.is_floating_point() and not torch.isfinite(value).all():
-            raise NonFiniteError(_non_finite(name, done, folder))
-
-
-def _non_finite(what: str, done: int, folder: RunFolder) -> str:
-    kept = (
-        f"The last good checkpoint is kept: {folder.checkpoint}"
-        if folder.checkpoint.exists()
-        else "No checkpoint had been written"
-    )
-    return (
-        f"{what} is not finite after step {done}: training diverged and was stopped. {kept}. Start "
-        "again with a lower --lr (in the first stage of LGP: --mae-lr), a longer --warmup-epochs, "
-        "--clip 1, or for adaptive temperatures a higher --tau-lower."
-    )
-
-
-def _how_to_resume(folder: RunFolder, done: int, plan: Plan) -> str:
-    return (
-        f"stopped after step {done} of {plan.total}, everything is saved. "
-        f"Go on with: amcl pretrain --resume {folder.resumed_by}"
-    )
-
-
-def _summary(config: Config, method: Method, plan: Plan, done: int) -> str:
-    trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
-    begin = f"going on after step {done} of {plan.total}" if done else f"{plan.total} steps"
-    settings, heads = config.method, ""
-    if isinstance(settings, HeadSettings):
-        count = f"{settings.heads} head{'s' * (settings.heads > 1)}"
-        heads = f", {count}, {settings.temperature} temperature"
-    return (
-        f"{settings.name}{heads}; {config.backbone.backbone} "
-        f"×{config.backbone.width:g}, {trained / 1e6:.1f} M parameters in all; "
-        f"{plan.epochs} epoch{'s' * (plan.epochs > 1)} of {plan.per_epoch} steps of "
-        f"{plan.batch_size} images: {begin}"
-    )
+            raise NonFiniteError(non_finite(name, done, folder, config))

@@ -4,12 +4,15 @@ import fcntl
 import json
 import logging
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from safetensors import SafetensorError, safe_open
+
 from amcl.environment import environment
-from amcl.files import write_text
-from amcl.training.config import Config
+from amcl.files import is_free, write_text
+from amcl.training.config import UNLEARNED, Config
 from amcl.training.errors import RunError
 
 logger = logging.getLogger("amcl")
@@ -18,7 +21,8 @@ logger = logging.getLogger("amcl")
 class RunFolder:
     """One run's files. Only the first process writes.
 
-    `config.toml`, `environment.jsonl` (a line for each start), `metrics.jsonl`, `log.txt`,
+    `config.toml`, `environment.jsonl` (a line for each start, with the
+    settings that it changed), `metrics.jsonl`, `log.txt`,
     `checkpoints/last.pt`, and at the end `backbone.safetensors`. LGP's first stage is a run of its
     own in `mae`.
     """
@@ -64,7 +68,7 @@ class RunFolder:
                 f"{self.path} holds a run already. Go on with it: amcl pretrain --resume "
                 f"{shlex.quote(str(self.path))}; or choose another folder: --out."
             )
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+        if not is_free(self.path):
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
     def read_config(self) -> Config:
@@ -81,8 +85,53 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"could not make the run folder {self.path}: {error}.") from error
 
-    def open(self, step: int) -> None:
-        """Take the folder for this process and forget metrics after `step`: they come again."""
+    def is_finished(self, epochs: int) -> bool:
+        """Whether the trained backbone is here, and is that of at least these epochs."""
+        if not self.backbone.is_file():
+            return False
+        try:
+            with safe_open(self.backbone, "pt") as file:
+                trained = json.loads((file.metadata() or {})["amcl"])
+            return bool(trained["epoch"] >= epochs)
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise RunError(f"{self.backbone} is damaged: {error}.") from error
+
+    def find_checkpoint(self) -> Path | None:
+        """The checkpoint that the run resumes from: the last, or else the newest that was kept.
+
+        None where the run was stopped before it wrote one; an error where it has lost them.
+        """
+        if self.checkpoint.is_file():
+            return self.checkpoint
+        kept = [p for p in self.checkpoint.parent.glob("epoch-*.pt") if p.stem[6:].isdigit()]
+        if kept:
+            return max(kept, key=lambda path: int(path.stem[6:]))
+        trained = self.metrics.is_file() and self.metrics.stat().st_size > 0
+        if trained or self.backbone.exists():
+            new = f"amcl pretrain --config {shlex.quote(str(self.config))}"
+            hint = f" --init {shlex.quote(str(self.path))}" if self.backbone.exists() else ""
+            raise RunError(
+                f"the checkpoints of {self.path} are gone, so the run cannot be resumed. Put "
+                f"{self.checkpoint} back, or start a new run with the same settings: {new}{hint}"
+            )
+        return None
+
+    def tell_source(self, checkpoint: Path | None) -> None:
+        """Say what a run is resumed from, where that is not its last checkpoint."""
+        if checkpoint is None:
+            logger.info("the run has no checkpoint yet: it starts from step 0")
+        elif checkpoint != self.checkpoint:
+            logger.warning(
+                "%s is missing: the run is resumed from %s, the newest checkpoint that was kept",
+                *(self.checkpoint, checkpoint.name),
+            )
+
+    def open(self, step: int, stored: Config | None = None, config: Config | None = None) -> None:
+        """Take the folder for this process and forget metrics after `step`: they come again.
+
+        `stored`, `config`: the settings of the run so far and from now on. Those that a resumed
+        run may change are kept in the folder.
+        """
         self.checkpoint.parent.mkdir(exist_ok=True)
         self._lock = (self.path / ".lock").open("w")
         try:
@@ -97,8 +146,25 @@ class RunFolder:
         logger.addHandler(self._handler)
         self._level = logger.level
         logger.setLevel(logging.DEBUG)  # the file keeps everything, whatever a terminal shows
+        start: dict[str, Any] = {"step": step}
+        if stored is not None and config is not None:
+            start |= self._change(stored, config)
         with (self.path / "environment.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"step": step, **environment()}) + "\n")
+            file.write(json.dumps({**start, **environment()}) + "\n")
+
+    def _change(self, stored: Config, config: Config) -> dict[str, Any]:
+        """Keep the settings that a resumed run has changed; what to note of that."""
+        changed = {
+            name: value
+            for name in ("epochs", *UNLEARNED)
+            if (value := getattr(config.run, name)) != getattr(stored.run, name)
+        }
+        if not changed:
+            return {}
+        kept = replace(stored, run=replace(stored.run, **changed))
+        write_text(self.config, kept.to_toml())
+        before = {name: getattr(stored.run, name) for name in changed}
+        return {"changed": {name: [before[name], value] for name, value in changed.items()}}
 
     def write(self, row: dict[str, Any]) -> None:
         """Append a line of metrics."""

@@ -1,5 +1,6 @@
 """Metrics for other tools: TensorBoard and Weights & Biases, each when asked for."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,10 +20,8 @@ class TensorBoard:
     """Event files in the run folder's `tensorboard`."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise RunError(_missing("--tensorboard", "tensorboard")) from error
+        from torch.utils.tensorboard import SummaryWriter
+
         make: Any = SummaryWriter
         self._writer = make(str(folder / "tensorboard"))
 
@@ -39,10 +38,8 @@ class WeightsAndBiases:
     """A run of a Weights & Biases project."""
 
     def __init__(self, project: str, folder: Path, config: Config) -> None:
-        try:
-            import wandb
-        except ImportError as error:
-            raise RunError(_missing("--wandb", "wandb")) from error
+        import wandb
+
         settings = {"toml": config.to_toml()}
         self._run: Any = wandb.init(
             project=project, name=folder.name, dir=str(folder), config=settings
@@ -54,6 +51,14 @@ class WeightsAndBiases:
 
     def close(self) -> None:
         self._run.finish()
+
+
+def require_trackers(config: Config) -> None:
+    """Raise an error if a package is missing that a configuration asks for."""
+    asked = {"tensorboard": config.run.tensorboard, "wandb": bool(config.run.wandb)}
+    for package, is_asked in asked.items():
+        if is_asked and importlib.util.find_spec(package) is None:
+            raise RunError(_missing(f"--{package}", package))
 
 
 def make_trackers(config: Config, folder: Path) -> list[Tracker]:

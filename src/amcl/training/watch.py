@@ -1,24 +1,28 @@
 """Probes while a run goes on: kNN where there are labels, collapse, temperatures."""
 
 import logging
+from dataclasses import replace
 
 import torch
 
 from amcl.data import DataSet, MemoryImages, stream
 from amcl.data.images import Images
 from amcl.evaluation import Features, Transform, effective_rank, features_of, knn_accuracy, spread
-from amcl.methods import HeadMethod, Method
+from amcl.losses import LossStats
+from amcl.methods import Method
 
 logger = logging.getLogger("amcl")
 
 COLLAPSED = 0.1  # spread below this: the mean cosine of two features is above 0.99
+_ALIKE = 0.95  # mean s⁻ of a head above this: its projections are nearly the same
 _SAMPLE = 1000  # images whose spread is looked at
 _BATCH = 256
 _SLOWER = "Lower the learning rate, or warm up for longer."
 _REMEDY = (
-    "Lower the learning rate, or for adaptive temperatures raise --tau-lower or lower --beta; a "
-    "constant temperature of 0.1 to 0.5 is safe."
+    "Lower the learning rate, raise --tau-lower or lower --beta; a constant temperature of 0.1 to "
+    "0.5 is safe."
 )
+_RANK = 2.0  # features of a lower effective rank lie nearly in a line
 
 
 class Watch:
@@ -49,11 +53,17 @@ class Watch:
 
     def advice(self, method: Method, found: dict[str, float]) -> list[str]:
         """Signs of trouble with their remedies."""
-        told = method.stats.advice() if method.stats is not None else []
+        stats, told = method.stats, []
+        if stats is not None and not _is_spread(found):
+            told += stats.advice()
+        elif stats is not None:  # then similar projections alone are no collapse
+            told += _on_projections(stats, found)
+            told += _without_similarities(stats).advice()
         if found.get("spread", 1.0) < COLLAPSED:
+            adapts = stats is not None and stats.positive.at_lower is not None
             told.append(
                 f"the features have collapsed (spread {found['spread']:.3f}: all images look the "
-                f"same to the backbone). {_REMEDY if isinstance(method, HeadMethod) else _SLOWER}"
+                f"same to the backbone). {_REMEDY if adapts else _SLOWER}"
             )
         return told
 
@@ -67,3 +77,27 @@ class Watch:
         for batch in stream(self.data.train, torch.arange(count).split(_BATCH), workers=0):
             readable.append(batch.pixels)
         return MemoryImages(torch.cat(readable))
+
+
+def _is_spread(found: dict[str, float]) -> bool:
+    """Whether the features have certainly not collapsed."""
+    return found.get("spread", 0.0) >= COLLAPSED and found.get("effective_rank", 0.0) >= _RANK
+
+
+def _on_projections(stats: LossStats, found: dict[str, float]) -> list[str]:
+    """One sentence where projections are alike though features are not."""
+    if stats.negative is None or stats.negative.s.max().item() <= _ALIKE:
+        return []
+    head = int(stats.negative.s.argmax().item()) + 1
+    return [
+        f"projections of head {head} are alike (mean s⁻ {stats.negative.s.max().item():.3f}), but "
+        f"the features are not (spread {found['spread']:.3f}, effective rank "
+        f"{found['effective_rank']:.3g})."
+    ]
+
+
+def _without_similarities(stats: LossStats) -> LossStats:
+    """The statistics with negatives that are not alike, whose advice is on temperatures alone."""
+    if stats.negative is None:
+        return stats
+    return replace(stats, negative=replace(stats.negative, s=torch.zeros_like(stats.negative.s)))

@@ -30,8 +30,8 @@ class FinetuneSettings:
     """The same from scratch: fresh weights need a higher one."""
     weight_decay: float = 0.05
     """Weight decay, not of biases and norms (AdamW: decoupled)."""
-    warmup_epochs: float = 5.0
-    """The learning rate rises over these epochs."""
+    warmup_epochs: float | None = None
+    """The learning rate rises over these epochs; none: over 5, at most a tenth of all."""
     layer_decay: float = 0.75
     """A layer learns at this share of the rate of the one above; 1: all alike, as from scratch."""
     drop_path: float = 0.1
@@ -61,19 +61,31 @@ class FinetuneSettings:
         choose("optimiser", self.optimiser, ("adamw", "sgd"))
         positive_number("lr", self.lr)
         positive_number("scratch_lr", self.scratch_lr)
-        for name in ("min_steps", "weight_decay", "mixup", "cutmix", "clip", "warmup_epochs"):
+        for name in ("min_steps", "weight_decay", "mixup", "cutmix", "clip"):
             finite_number(name, getattr(self, name), "0 switches it off")
         for name in ("drop_path", "smoothing", "erase"):
             if finite_number(name, getattr(self, name), "0 switches it off") >= 1:
                 raise ValueError(f"{name} must be below 1, got {getattr(self, name)}.")
         if positive_number("layer_decay", self.layer_decay, "1 switches it off") > 1:
             raise ValueError(f"layer_decay must be at most 1, got {self.layer_decay}.")
-        if self.warmup_epochs >= self.epochs:
+        finite_number("warmup_epochs", self.warmup, "0 switches it off")
+        if self.warmup >= self.epochs:
             raise ValueError(
-                f"warmup_epochs = {self.warmup_epochs:g} leaves none of epochs = {self.epochs} to "
+                f"warmup_epochs = {self.warmup:g} leaves none of epochs = {self.epochs} to "
                 "train at the full rate: lower it, 0 switches it off, or train for longer."
             )
         self.view_settings()  # has the checks of its own
+
+    @property
+    def warmup(self) -> float:
+        """Epochs of the warm-up.
+
+        >>> FinetuneSettings().warmup, FinetuneSettings(epochs=2).warmup
+        (5.0, 0.2)
+        """
+        if self.warmup_epochs is None:
+            return min(5.0, self.epochs / 10)
+        return self.warmup_epochs
 
     def peak_rate(self) -> float:
         """The highest learning rate, that of the head."""
@@ -109,7 +121,7 @@ class Plan:
         """The plan for so many images."""
         per_epoch = math.ceil(images / settings.batch_size)
         epochs = max(settings.epochs, math.ceil(settings.min_steps / per_epoch))
-        warmup = round(per_epoch * epochs * settings.warmup_epochs / settings.epochs)
+        warmup = round(per_epoch * epochs * settings.warmup / settings.epochs)
         return Plan(images, per_epoch, epochs, warmup, seed)
 
     @property

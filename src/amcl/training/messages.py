@@ -1,0 +1,103 @@
+"""What a run says of itself: at its start, when it stops, when it diverges."""
+
+import logging
+
+from amcl.methods import HeadSettings, MAESettings, Method
+from amcl.methods.heads import ADAPTIVE
+from amcl.training.config import Config
+from amcl.training.optimisers import rate_factor
+from amcl.training.plan import Plan, counted
+from amcl.training.run_folder import RunFolder
+
+logger = logging.getLogger("amcl")
+
+
+def tell_start(config: Config, method: Method, plan: Plan, done: int) -> None:
+    """Say what is about to be trained, and how."""
+    trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
+    begin = counted(plan.total, "step")
+    if done:
+        begin = f"going on after step {done} of {plan.total}"
+    settings, heads = config.method, ""
+    if isinstance(settings, HeadSettings):
+        heads = f", {counted(settings.heads, 'head')}, {settings.temperature} temperature"
+    logger.info(
+        f"{settings.name}{heads}; {config.backbone.backbone} "
+        f"×{config.backbone.width:g}, {trained / 1e6:.1f} M parameters in all; "
+        f"{counted(plan.epochs, 'epoch')} of {counted(plan.per_epoch, 'step')} of "
+        f"{counted(plan.batch_size, 'image')}: {begin}"
+    )
+    logger.info(_rate(config, plan))
+    if plan.left_over:
+        logger.info(
+            f"each epoch leaves out {plan.left_over} of {plan.images} images, others each time"
+        )
+    if config.optimiser.warmup_epochs >= plan.epochs:
+        logger.warning(
+            f"the whole run lies within its warm-up of {config.optimiser.warmup_epochs:g} epochs: "
+            "shorten that with --warmup-epochs, or train for more --epochs"
+        )
+
+
+def tell_new_length(config: Config, plan: Plan, done: int, before: int) -> None:
+    """Say that a resumed run has another length than it began with."""
+    peak = config.optimiser.peak_rate(config.run.batch_size)
+    rate = peak * rate_factor(config.optimiser, done / plan.per_epoch, plan.epochs)
+    logger.info(
+        f"the run has {counted(plan.epochs, 'epoch')} now instead of {before}: from step {done} on "
+        f"its schedules are those of {counted(plan.epochs, 'epoch')}, and the learning rate "
+        f"continues at {rate:.3g}"
+    )
+
+
+def how_to_resume(folder: RunFolder, done: int, plan: Plan) -> str:
+    """What to do after a stop."""
+    return (
+        f"stopped after step {done} of {plan.total}, everything is saved. "
+        f"Go on with: amcl pretrain --resume {folder.resumed_by}"
+    )
+
+
+def shorter_than_done(folder: RunFolder, done: int, plan: Plan, stored: Config) -> str:
+    """Why a run with more steps than planned cannot be resumed."""
+    steps = f"{folder.path} has trained for {done} steps"
+    if stored.run.epochs != plan.epochs:
+        least = -(-done // plan.per_epoch)
+        return f"{steps}, more than --epochs {plan.epochs} has: use --epochs {least} or more."
+    return (
+        f"{steps}, and {counted(plan.images, 'image')} make only {plan.total}: the images have "
+        "changed since the run began. Put them back, or start a new run."
+    )
+
+
+def non_finite(what: str, done: int, folder: RunFolder, config: Config) -> str:
+    """That training diverged, and what may help."""
+    kept = (
+        f"The last good checkpoint is kept: {folder.checkpoint}"
+        if folder.checkpoint.exists()
+        else "No checkpoint had been written"
+    )
+    method = config.method
+    lr = "--lr (in the first stage of LGP: --mae-lr)" if method.name == MAESettings.name else "--lr"
+    remedies = [f"a lower {lr}", "a longer --warmup-epochs", "--clip 1"]
+    if isinstance(method, HeadSettings) and method.temperature in ADAPTIVE:
+        remedies.append("a higher --tau-lower")
+    return (
+        f"{what} is not finite after step {done}: training diverged and was stopped. {kept}. Start "
+        f"again with {', '.join(remedies[:-1])} or {remedies[-1]}."
+    )
+
+
+def _rate(config: Config, plan: Plan) -> str:
+    """The learning rate, its scaling by the batch, and its warm-up."""
+    optimiser = config.optimiser
+    text = f"learning rate {optimiser.peak_rate(plan.batch_size):.3g}"
+    if optimiser.lr_scaling != "none":
+        text += f" (--lr {optimiser.lr:g}, scaled to batches of {plan.batch_size})"
+    if optimiser.warmup_epochs:
+        steps = min(round(optimiser.warmup_epochs * plan.per_epoch), plan.total)
+        epochs = "epoch" if optimiser.warmup_epochs == 1 else "epochs"
+        text += (
+            f", after a warm-up of {optimiser.warmup_epochs:.3g} {epochs}, {counted(steps, 'step')}"
+        )
+    return text
