@@ -133,6 +133,8 @@ def _train(
             begin()
         folder.open(done)
         logger.info(data.describe())
+        for warning in data.warnings:
+            logger.warning(warning)
         for path, reason in data.unreadable:
             logger.debug("skipped %s: %s", path, reason)
         logger.info(_summary(config, method, plan, done))
