@@ -1,5 +1,6 @@
 """Images to pre-train on: folders, known data sets, a built-in one; batches of them."""
 
+from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import DataSet, FileImages, Images, Labelled, MemoryImages, Probe
 from amcl.data.load import (
@@ -11,7 +12,7 @@ from amcl.data.load import (
     validation_of,
 )
 from amcl.data.named import missing_sets
-from amcl.data.stream import Batch, stream
+from amcl.data.stream import stream
 
 __all__ = [
     "Batch",

@@ -188,8 +188,8 @@ def _eight_bits(image: Image.Image) -> Bytes:
     low, high = float(values.min()), float(values.max())
     values -= low
     values *= 255 / max(high - low, np.finfo(np.float64).tiny)
-    scaled = np.rint(values, out=values).astype(np.uint8)
-    return scaled
+    np.rint(values, out=values)
+    return values.astype(np.uint8)
 
 
 def _depth(image: Image.Image, values: np.ndarray[Any, Any]) -> int:

@@ -24,7 +24,7 @@ from amcl.training.checkpoint import (
 )
 from amcl.training.config import Config
 from amcl.training.display import Display
-from amcl.training.errors import Interrupted, NonFiniteError
+from amcl.training.errors import Interrupted, NonFiniteError, StoppedWaiting
 from amcl.training.feed import Feed
 from amcl.training.hardware import StopRequest, make_fabric
 from amcl.training.optimisers import make_optimiser
@@ -38,6 +38,7 @@ from amcl.views import Views
 
 logger = logging.getLogger("amcl")
 
+PATIENCE = 5.0  # seconds that processes which were asked to stop wait for images
 PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs
 
 
@@ -113,9 +114,10 @@ def _train(
 ) -> None:
     """One run, to its end; `begin` makes the folder of a new one."""
     first = fabric.is_global_zero
-    data = load_data(config)
-    plan = Plan.of(config, data, fabric)
     goes_on = folder.checkpoint.exists()  # else it is new, or was stopped before it saved one
+    with stop.at_once(_before_training(folder)):
+        data = load_data(config)
+    plan = Plan.of(config, data, fabric)
     method = method_to_train(config, data.image_size, None if goes_on else init_of(config, folder))
     optimiser = make_optimiser(method, config.optimiser, config.run.batch_size)
     views = Views(data.image_size, config.views, mean=data.mean, std=data.std)
@@ -153,13 +155,27 @@ def _train(
             save_checkpoint(folder.checkpoint, {**state, "trained": trained_on(data, plan, done)})
 
     display = Display(plan.total, plan.per_epoch, config.run.batch_size, shown=first)
-    batches = stream(data.train, plan.indices(done), workers=config.data.workers)
+    # Several processes agree on the step they stop after, where each still gets its images.
+    patience = PATIENCE if plan.world_size > 1 else 0.0
+    batches = stream(
+        data.train,
+        plan.indices(done),
+        workers=config.data.workers,
+        on_wait=partial(stop.end_waiting, patience),
+    )
     saved = time.monotonic()
     with display:
         display.start(done)
         for step in range(done, plan.total):
             ends_epoch = (step + 1) % plan.per_epoch == 0
-            loss, rate = take_step(step, batches, watch=ends_epoch)
+            try:
+                loss, rate = take_step(step, batches, watch=ends_epoch)
+            except (StoppedWaiting, ChildProcessError) as error:  # no images for this step
+                save()
+                ended = _how_to_resume(folder, done, plan)
+                if stop.signal is not None:
+                    raise Interrupted(ended, stop.signal) from None
+                raise ChildProcessError(f"{error} The run was {ended}") from error
             done = step + 1
             loss_sum += loss
             if not (ends_epoch or done % plan.check_every == 0):
@@ -330,6 +346,14 @@ def _non_finite(what: str, done: int, folder: RunFolder) -> str:
         "again with a lower --lr (in the first stage of LGP: --mae-lr), a longer --warmup-epochs, "
         "--clip 1, or for adaptive temperatures a higher --tau-lower."
     )
+
+
+def _before_training(folder: RunFolder) -> str:
+    if folder.config.exists():
+        again = f"Go on with: amcl pretrain --resume {folder.resumed_by}"
+    else:
+        again = "Nothing was written: start it again with the same command."
+    return f"stopped while images were read, before the first step. {again}"
 
 
 def _how_to_resume(folder: RunFolder, done: int, plan: Plan) -> str:
