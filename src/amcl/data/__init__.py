@@ -4,6 +4,7 @@ from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import DataSet, FileImages, Images, Labelled, MemoryImages, Probe
 from amcl.data.load import (
+    absolute_source,
     default_workers,
     has_test_split,
     list_pictures,
@@ -23,6 +24,7 @@ __all__ = [
     "MemoryImages",
     "Probe",
     "UnreadableImage",
+    "absolute_source",
     "default_workers",
     "has_test_split",
     "list_pictures",

@@ -133,6 +133,20 @@ def _has_split(source: str, role: Literal["validation", "test"]) -> bool:
     return folder.is_dir() and find_splits(folder).has(role)
 
 
+def absolute_source(source: str) -> str:
+    """A source by a name that means the same in every working folder.
+
+    >>> absolute_source("cifar10"), absolute_source("/data/../data")
+    ('cifar10', '/data/../data')
+
+    A folder gets its absolute path. What is not there keeps its name, for the error to tell.
+    """
+    folder = Path(source).expanduser()
+    if source in ("", "builtin", *NAMED) or folder.is_absolute() or not folder.is_dir():
+        return source
+    return str(folder.resolve() if ".." in folder.parts else folder.absolute())
+
+
 def same_source(first: str, second: str) -> bool:
     """Whether two names are of one source; a folder has many.
 
@@ -199,7 +213,8 @@ def _unknown(source: str, folder: Path) -> FileNotFoundError | NotADirectoryErro
             f"{source!r} is a file: give the folder that holds the images, unpacked, or one of "
             f"{names}."
         )
+    here = f" (from here: {folder.absolute()})" if source and not folder.is_absolute() else ""
     return FileNotFoundError(
-        f"{source!r} is neither a folder nor a known data set.{nearest(source)} Give the folder "
-        f"that holds the images, or one of {names}."
+        f"{source!r} is neither a folder nor a known data set{here}.{nearest(source)} Give the "
+        f"folder that holds the images, or one of {names}."
     )
