@@ -55,7 +55,7 @@ def from_workers(
         return
     through_pipe = False
     try:
-        while (parcel := _next(parcels, on_wait)) is not None:
+        while (parcel := _next_or_end(parcels, on_wait)) is not None:
             if not parcel.shared and not through_pipe:
                 through_pipe = True
                 _tell_small(len(parcel.pixels) * parcel.pixels[0].nbytes)
@@ -84,6 +84,16 @@ def _start(
             generator=torch.Generator(),
         )
         return iter(loader)
+
+
+def _next_or_end(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) -> Parcel | None:
+    try:
+        return _next(parcels, on_wait)
+    except BaseException:
+        # The loader would give each of its processes five seconds, and they may all be stuck.
+        for process in getattr(parcels, "_workers", ()):
+            process.terminate()
+        raise
 
 
 def _next(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) -> Parcel | None:

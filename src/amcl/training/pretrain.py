@@ -164,7 +164,7 @@ def _train(
         on_wait=partial(stop.end_waiting, patience),
     )
     saved = time.monotonic()
-    with display:
+    with closing(batches), display:
         display.start(done)
         for step in range(done, plan.total):
             ends_epoch = (step + 1) % plan.per_epoch == 0
