@@ -118,6 +118,18 @@ def test_a_process_that_dies_is_an_error(files, workers, monkeypatch):
     assert no_children()
 
 
+def test_a_death_is_told_when_a_batch_is_asked_for(files):
+    """Not in the middle of a step of training."""
+    batches = stream(files, [torch.tensor([0])] * 9, workers=1)
+    next(batches)
+    (worker,) = multiprocessing.active_children()
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.join()
+    time.sleep(0.1)
+    with pytest.raises(ChildProcessError, match=r"has died .*-9"):
+        next(batches)
+
+
 def test_signals_to_the_group_do_not_end_workers(files):
     """A scheduler may send SIGTERM to all processes of a group: the parent decides."""
     batches = stream(files, [torch.tensor([0])] * 9, workers=1)

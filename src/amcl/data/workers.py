@@ -8,7 +8,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from types import TracebackType
+from multiprocessing.process import BaseProcess
+from types import FrameType, TracebackType
 from typing import Any, Protocol
 
 import torch
@@ -83,7 +84,40 @@ def _start(
             # The loader draws a seed for its workers: not from the numbers that training draws.
             generator=torch.Generator(),
         )
-        return iter(loader)
+        before = signal.getsignal(signal.SIGCHLD)
+        parcels = iter(loader)
+    _hear_only_while_waiting(before)
+    return parcels
+
+
+def _hear_only_while_waiting(before: Any) -> None:
+    """Keep torch's handler of dead workers from raising its error in the middle of a step.
+
+    Without it, half a batch in the pipe would be waited for without end. It is installed once.
+    """
+    of_torch = signal.getsignal(signal.SIGCHLD)
+    if of_torch is before or not callable(of_torch):
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if _Waiting.now:
+            of_torch(number, frame)
+        elif callable(before):
+            before(number, frame)
+
+    signal.signal(signal.SIGCHLD, handle)
+
+
+class _Waiting:
+    """Whether this process waits for a batch."""
+
+    now = False
+
+    def __enter__(self) -> None:
+        _Waiting.now = True
+
+    def __exit__(self, *_: object) -> None:
+        _Waiting.now = False
 
 
 def _next_or_end(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) -> Parcel | None:
@@ -91,7 +125,7 @@ def _next_or_end(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) 
         return _next(parcels, on_wait)
     except BaseException:
         # The loader would give each of its processes five seconds, and they may all be stuck.
-        for process in getattr(parcels, "_workers", ()):
+        for process in _processes(parcels):
             process.terminate()
         raise
 
@@ -101,7 +135,9 @@ def _next(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) -> Parc
     begun, told = time.monotonic(), False
     while True:
         try:
-            return next(parcels, None)
+            with _Waiting():
+                _check_alive(parcels)
+                return next(parcels, None)
         except RuntimeError as error:
             _raise_if_dead(error)
         waited = time.monotonic() - begun
@@ -120,6 +156,16 @@ def _next(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) -> Parc
                 "check that the disk or network drive answers, or use --workers 0 to decode in "
                 "the main process, which shows the error itself."
             )
+
+
+def _processes(parcels: Iterator[Parcel]) -> list[BaseProcess]:
+    return list(getattr(parcels, "_workers", ()))
+
+
+def _check_alive(parcels: Iterator[Parcel]) -> None:
+    for process in _processes(parcels):
+        if process.exitcode not in (None, 0):
+            raise RuntimeError(f"process {process.pid} exited unexpectedly: {process.exitcode}")
 
 
 def _raise_if_dead(error: RuntimeError) -> None:
