@@ -2,6 +2,7 @@
 
 import logging
 import multiprocessing
+import multiprocessing.synchronize
 import os
 import signal
 import sys
@@ -61,7 +62,7 @@ def test_processes_that_cannot_be_started(files, monkeypatch, caplog):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("amcl.data.workers.DataLoader", full)
+    monkeypatch.setattr(multiprocessing.synchronize.SemLock, "__init__", full)
     with caplog.at_level(logging.WARNING, "amcl"):
         batches = list(stream(files, STEPS, workers=2))
     assert [len(batch.pixels) for batch in batches] == [2, 1, 3]

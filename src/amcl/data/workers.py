@@ -1,6 +1,7 @@
 """Processes that decode batches, and a wait for them that ends."""
 
 import logging
+import multiprocessing
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from amcl.data.batch import Batch, Parcel
+from amcl.data.batch import Array, Batch, Parcel
 
 logger = logging.getLogger("amcl")
 
@@ -68,6 +69,9 @@ def from_workers(
 def _start(
     decoder: Decodes, steps: Iterable[torch.Tensor], workers: int, ahead: int
 ) -> Iterator[Parcel]:
+    # A loader that finds no room for its locks half-way through leaves a traceback: try first.
+    locks = [multiprocessing.get_context().Lock() for _ in range(3 * (workers + 1) + 6)]
+    del locks
     with warnings.catch_warnings():
         # More workers than cores, and forks of a process with threads: both are meant, and the
         # workers call nothing that waits for a thread of the parent.
@@ -75,7 +79,8 @@ def _start(
         loader = DataLoader(
             _Packed(decoder),
             batch_size=None,
-            sampler=steps,
+            # As arrays they go through the pipe: tensors would need shared memory.
+            sampler=(indices.numpy() for indices in steps),
             num_workers=workers,
             prefetch_factor=ahead,
             timeout=SLICE,
@@ -199,8 +204,8 @@ class _Packed(Dataset[Parcel]):
     def __init__(self, decoder: Decodes) -> None:
         self.decoder = decoder
 
-    def __getitem__(self, indices: torch.Tensor) -> Parcel:
-        return Parcel.of(self.decoder[indices])
+    def __getitem__(self, indices: Array) -> Parcel:
+        return Parcel.of(self.decoder[torch.from_numpy(indices)])
 
 
 def _as_it_is(batch: Any) -> Any:
