@@ -126,6 +126,47 @@ def test_values_without_a_range_take_their_own(tmp_path):
         decode(str(tmp_path / "nan.tif"), 8)
 
 
+def grey(path, values, **settings):
+    """Write values of 16 bits."""
+    Image.fromarray(np.asarray(values, dtype=np.uint16)).save(path, **settings)
+    return str(path)
+
+
+@pytest.mark.parametrize("bits", [8, 10, 12, 14, 16])
+@pytest.mark.parametrize("kind", ["png", "tif"])
+def test_fewer_bits_in_16_fill_the_range(tmp_path, bits, kind):
+    ramp = np.linspace(0, 2**bits - 1, 64).round().reshape(8, 8)
+    pixels, _ = decode(grey(tmp_path / f"a.{kind}", ramp), 8)
+    expected = np.rint(ramp * (255 / (2**bits - 1)))
+    assert (pixels[0].numpy() == expected).all()
+    # A darker picture of the same camera keeps its darkness, to within two bits.
+    pixels, _ = decode(grey(tmp_path / f"b.{kind}", (ramp * 0.4).round()), 8)
+    assert pixels.max() == 102
+
+
+@pytest.mark.parametrize("step", [4, 16, 256, 257])
+def test_dark_values_that_were_scaled_up_to_16_bits_stay_dark(tmp_path, step):
+    values = np.arange(16).reshape(4, 4) * step
+    pixels, _ = decode(grey(tmp_path / "a.png", values), 4)
+    assert (pixels[0].numpy() == np.rint(values * (255 / 65535))).all()
+
+
+def test_a_tiff_may_say_its_range(tmp_path):
+    values = np.arange(64).reshape(8, 8) + 1  # would fit 8 bits
+    for number, tags in enumerate([{281: 4095}, {341: 4095}]):
+        path = grey(tmp_path / f"{number}.tif", values, tiffinfo=tags)
+        pixels, _ = decode(path, 8)
+        assert (pixels[0].numpy() == np.rint(values * (255 / 4095))).all(), tags
+    path = grey(tmp_path / "wrong.tif", values + 900, tiffinfo={281: 255})  # is above what it says
+    assert decode(path, 8)[0].max() == round(964 * 255 / 1023)
+
+
+def test_pgm_is_scaled_by_its_reader(tmp_path):
+    values = np.full((4, 4), 2048, dtype=">u2")
+    (tmp_path / "a.pgm").write_bytes(b"P5 4 4 4095\n" + values.tobytes())
+    assert colour(decode(str(tmp_path / "a.pgm"), 4)[0]) == [128, 128, 128]
+
+
 def test_the_first_frame_of_an_animation(tmp_path):
     frames = [Image.new("RGB", (8, 8), c) for c in ("red", "blue")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])

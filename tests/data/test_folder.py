@@ -114,7 +114,7 @@ def test_one_folder_is_no_class(tmp_path, picture):
         load(tmp_path, labels="folders")
 
 
-@pytest.mark.parametrize("name", ["val", "valid", "validation"])
+@pytest.mark.parametrize("name", ["val", "valid", "validation", "dev", "VAL"])
 def test_train_beside_validation(tmp_path, class_folders, name):
     class_folders(tmp_path / "train", ["a", "b"], each=5)
     class_folders(tmp_path / name, ["b"], each=3, first=100)
@@ -124,7 +124,9 @@ def test_train_beside_validation(tmp_path, class_folders, name):
     assert images.probe.classes == ("a", "b")
     assert images.probe.queries.labels.tolist() == [1, 1, 1]
     assert images.probe.bank.labels.bincount().tolist() == [5, 5]
-    assert "pre-trained on train/ alone" in images.describe()
+    assert f"train/: 10 images taken for training; {name}/: 3 images kept for validation" in (
+        images.describe()
+    )
 
 
 def test_the_test_split_is_used_only_on_demand(tmp_path, class_folders):
@@ -198,7 +200,7 @@ def test_no_images(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "c.TXT").touch()
     (tmp_path / "b" / "README").touch()
-    with pytest.raises(ValueError, match=r"found 2 \.txt, 1 files without an ending\."):
+    with pytest.raises(ValueError, match=r"found 2 \.txt, 1 files without an extension\."):
         load(tmp_path)
 
 

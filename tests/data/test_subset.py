@@ -1,5 +1,7 @@
 """A fixed subset of a data set to train on."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -69,6 +71,27 @@ def test_subset_of_a_folder(tmp_path, class_folders, monkeypatch):
     assert torch.equal(on_disk.train[everything], images.train[everything])
     plain = load_dataset(str(tmp_path), subset=10, labels="none", workers=0)
     assert (len(plain.train), plain.probe) == (10, None)
+
+
+def test_a_subset_is_of_readable_files(tmp_path, class_folders):
+    class_folders(tmp_path, ["cats", "dogs"], 20)
+    whole = load_dataset(str(tmp_path), subset=10, workers=0, memory=0).train
+    paths = [Path(whole.path(index)) for index in range(10)]
+    paths[3].write_bytes(b"")
+    paths[7].write_bytes(paths[7].read_bytes()[:200])  # its header is sound
+    for memory in (0, 4):
+        for labels in ("auto", "none"):
+            images = load_dataset(str(tmp_path), subset=10, workers=0, memory=memory, labels=labels)
+            assert len(images.train) == 10
+            assert set(dict(images.unreadable)) <= {str(paths[3]), str(paths[7])}
+    on_disk = load_dataset(str(tmp_path), subset=10, workers=0, memory=0)
+    now = [Path(on_disk.train.path(index)) for index in range(10)]
+    assert set(paths) - set(now) == {paths[3], paths[7]}  # the others are the same
+    assert len(dict(on_disk.unreadable)) == 2
+    assert on_disk.probe.bank.labels.bincount().tolist() == [5, 5]
+    on_disk.train[torch.arange(10)]  # all of them can be read
+    with pytest.raises(ValueError, match="subset=39 is more than the 38 images there are"):
+        load_dataset(str(tmp_path), subset=39, workers=0, labels="none")
 
 
 def test_subset_of_the_builtin_set(few_images):

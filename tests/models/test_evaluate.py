@@ -79,10 +79,14 @@ def test_options_that_would_do_nothing_are_refused(subject, folder):
 def test_a_folder_that_is_not_found_from_here(subject, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = of_run(subject, "set")
-    assert evaluation_of(run).data.name == "set"
     monkeypatch.chdir("/")
-    with pytest.raises(FileNotFoundError, match=r"'set' is neither.*was trained on.*--data"):
-        evaluation_of(run)
+    assert evaluation_of(run).data.name == "set"  # the run knows the absolute path
+    old = of_run(subject, "set")  # as a run of an older version has it
+    named = r"'set' is neither .* \(from here: /set\)\..*was trained on.*--data"
+    with pytest.raises(FileNotFoundError, match=named):
+        evaluation_of(old)
+    monkeypatch.chdir(tmp_path)
+    assert evaluation_of(old).data.name == "set"
     with pytest.raises(FileNotFoundError, match=r"neither a folder nor a known data set"):
         evaluation_of(run, JudgedOn(data="elsewhere"))
 

@@ -242,3 +242,24 @@ def test_more_hardest_negatives_than_there_are_is_an_error_at_once(recipe, run, 
     assert replace(config, method=method).negatives == negatives
     with pytest.raises(ValueError, match=rf"κ\) is more than the {negatives} negatives"):
         replace(config, method=replace(method, top_k=negatives + 1))
+
+
+def test_a_folder_is_kept_by_its_absolute_path(tmp_path, monkeypatch):
+    """Runs are resumed and evaluated from other working folders."""
+    (tmp_path / "here" / "pictures").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    for given in ("pictures", "./pictures/", "../here/pictures", str(tmp_path / "here/pictures")):
+        settings = DataSettings(data=given, data_root="sets")
+        assert settings.data == str(tmp_path / "here" / "pictures")
+        assert settings.data_root == str(tmp_path / "here" / "sets")
+        assert settings.name == "pictures"
+    kept = Config(data=DataSettings(data="pictures"))
+    text = kept.to_toml()
+    monkeypatch.chdir(tmp_path)
+    assert Config.from_toml(text) == kept
+    # Names of sets, the placeholder of recipes, and what is not there are left as they are.
+    for name in ("builtin", "cifar10", "FOLDER", "pictures", "nowhere/at/all"):
+        (tmp_path / "cifar10").mkdir(exist_ok=True)
+        (tmp_path / "FOLDER").mkdir(exist_ok=True)
+        assert DataSettings(data=name).data == name
+        assert DataSettings(data=name).name == name.split("/")[-1]

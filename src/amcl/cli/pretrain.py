@@ -110,7 +110,7 @@ def parse(args: list[str]) -> Options:
 
 def free_folder(config: Config) -> Path:
     """A new folder under runs/ that tells what it holds."""
-    data = re.sub(r"\W+", "-", Path(config.data.data).name) or "images"
+    data = re.sub(r"\W+", "-", config.data.name) or "images"
     name = f"{data}-{config.method.name}"
     method = config.method
     if isinstance(method, HeadSettings) and method.temperature != "constant":

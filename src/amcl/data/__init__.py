@@ -1,8 +1,10 @@
 """Images to pre-train on: folders, known data sets, a built-in one; batches of them."""
 
+from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import DataSet, FileImages, Images, Labelled, MemoryImages, Probe
 from amcl.data.load import (
+    absolute_source,
     default_workers,
     has_test_split,
     list_pictures,
@@ -11,7 +13,7 @@ from amcl.data.load import (
     validation_of,
 )
 from amcl.data.named import missing_sets
-from amcl.data.stream import Batch, stream
+from amcl.data.stream import stream
 
 __all__ = [
     "Batch",
@@ -22,6 +24,7 @@ __all__ = [
     "MemoryImages",
     "Probe",
     "UnreadableImage",
+    "absolute_source",
     "default_workers",
     "has_test_split",
     "list_pictures",

@@ -5,11 +5,16 @@ import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
+from PIL.TiffImagePlugin import TiffImageFile
 from torch.nn.functional import interpolate
+
+DECODING = 2  # raised when the same file gives other pixels: features kept of it are then made anew
 
 # Formats are given to Pillow by name: what a file holds, not what it is called, picks the reader,
 # and readers that start other programs (EPS) or only pass data on (HDF5) are never among them.
@@ -26,10 +31,21 @@ _ENDINGS = {
     "TGA": (".tga",),
     "JPEG2000": (".jp2",),
     "AVIF": (".avif",),
+    "HEIF": (".heic", ".heif", ".hif"),  # with the extra "heic"
 }
 Image.init()
+if find_spec("pillow_heif") is not None:
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
 FORMATS = tuple(name for name in _ENDINGS if name in Image.OPEN)  # as Pillow was built
 EXTENSIONS = tuple(ending for name in FORMATS for ending in _ENDINGS[name])
+HEIF_EXTENSIONS = _ENDINGS["HEIF"]
+_HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_BY_FIRST_BYTES = tuple(name for name in FORMATS if name not in ("DIB", "TGA"))  # have no mark
+
+_DEPTHS = (8, 10, 12, 14, 16)  # bits that cameras and microscopes have
+_BITS_PER_SAMPLE, _MAX_SAMPLE, _MAX_SAMPLES = 258, 281, 341  # tags of TIFF
 
 _ORIENTATION = 0x0112
 _UPRIGHT = {
@@ -42,6 +58,9 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _SWAPS_SIDES = [_UPRIGHT[orientation] for orientation in (5, 6, 7, 8)]
+
+
+Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 
 class UnreadableImage(Exception):
@@ -86,8 +105,28 @@ def size(path: str) -> tuple[int, int]:
         return image.height, image.width
 
 
+def image_format(path: str) -> str | None:
+    """What a file is by its first bytes, whatever it is called; None if it is no picture.
+
+    HEIF is told also where it cannot be read: see `FORMATS`.
+    """
+    try:
+        with _opened(path, _BY_FIRST_BYTES) as image:
+            return image.format
+    except UnreadableImage:
+        return "HEIF" if _is_heif(path) else None
+
+
+def _is_heif(path: str) -> bool:
+    if not os.path.isfile(path) or not os.access(path, os.R_OK):
+        return False
+    with open(path, "rb") as file:
+        first = file.read(12)
+    return first[4:8] == b"ftyp" and first[8:12] in _HEIF_BRANDS
+
+
 @contextmanager
-def _opened(path: str) -> Iterator[Image.Image]:
+def _opened(path: str, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
     try:
         status = os.stat(path)
         if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for ever
@@ -97,7 +136,7 @@ def _opened(path: str) -> Iterator[Image.Image]:
         # Pillow warns of odd metadata and of very large pictures that it still reads.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path, formats=FORMATS) as image:
+            with Image.open(path, formats=formats) as image:
                 yield image
     except UnreadableImage:
         raise
@@ -134,14 +173,50 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image.convert("RGB")
 
 
-def _eight_bits(image: Image.Image) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Grey of 16 bits by its full range; of 32 bits or floats, which have none, by its own."""
-    values = np.asarray(image).astype(np.float64)
+def _eight_bits(image: Image.Image) -> Bytes:
+    """Grey of up to 16 bits by its depth; of 32 bits or floats, which have none, by its range."""
+    values: np.ndarray[tuple[int, ...], np.dtype[Any]] = np.asarray(image)
+    if values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 65535:
+        top = 2 ** _depth(image, values) - 1
+        levels = np.arange(top + 1)
+        table = np.rint(levels * (255 / top)).astype(np.uint8)
+        scaled: Bytes = table[values]
+        return scaled
     if not np.isfinite(values).all():
         raise ValueError("pixels that are not finite numbers")
-    low, high = 0.0, 65535.0
-    if image.mode == "F" or values.min() < low or values.max() > high:
-        low, high = float(values.min()), float(values.max())
-    scaled: np.ndarray[tuple[int, ...], np.dtype[np.float64]]
-    scaled = (values - low) * (255 / max(high - low, np.finfo(np.float64).tiny))
-    return np.rint(scaled).astype(np.uint8)
+    values = values.astype(np.float64)
+    low, high = float(values.min()), float(values.max())
+    values -= low
+    values *= 255 / max(high - low, np.finfo(np.float64).tiny)
+    np.rint(values, out=values)
+    return values.astype(np.uint8)
+
+
+def _depth(image: Image.Image, values: np.ndarray[Any, Any]) -> int:
+    """How many bits of 16 are in use: what a TIFF says, else what its values tell.
+
+    Values that are all multiples of 4 or of 257 have been scaled up to 16 bits. Others, a camera's
+    or a microscope's, have the smallest of the usual depths that holds the largest of them. Readers
+    of other formats than TIFF and PNG scale to 16 bits themselves.
+    """
+    if image.format not in ("TIFF", "PNG"):
+        return 16
+    largest = int(values.max())
+    if isinstance(image, TiffImageFile):
+        tags = image.tag_v2
+        bits = int(tags.get(_BITS_PER_SAMPLE, (16,))[0])
+        said = tags.get(_MAX_SAMPLES, tags.get(_MAX_SAMPLE))
+        said = said[0] if isinstance(said, tuple) else said
+        if bits in _DEPTHS[1:-1]:
+            return bits
+        if said is not None and largest <= said <= 65535:
+            largest = int(said)
+    depth = next(depth for depth in _DEPTHS if largest < 2**depth)
+    if depth < 16 and _scaled_up(values):
+        return 16
+    return depth
+
+
+def _scaled_up(values: np.ndarray[Any, Any]) -> bool:
+    levels = np.flatnonzero(np.bincount(values.ravel()))
+    return len(levels) > 2 and any(not (levels % step).any() for step in (4, 257))

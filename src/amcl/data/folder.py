@@ -1,147 +1,180 @@
-"""A folder of images, nested in any way, with or without classes."""
+"""A folder of images, nested in any way, with or without splits and classes."""
 
-import os
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
-from amcl.data.decode import EXTENSIONS, UnreadableImage
-from amcl.data.images import DataSet
+from amcl.data.images import DataSet, counted
 from amcl.data.options import Labels, Options
 from amcl.data.pictures import Listing, read_pictures
+from amcl.data.split_folders import Role, Splits, find_splits, role_of
+from amcl.data.walk import has_images, list_images
 
-VALIDATION = ("val", "valid", "validation")
+_USES: dict[Role, str] = {
+    "train": "taken for training",
+    "validation": "kept for validation",
+    "test": "kept for evaluation",
+}
 
 
 def load_folder(root: Path, options: Options) -> DataSet:
-    """The images below `root`; with train/ beside val/ or test/, those splits.
+    """The images below `root`; where it has splits, those of its training split.
 
-    Without such splits, and with labels, some images are held out to probe with.
+    Without a validation split, and with labels, some images are held out to probe with.
     """
-    there = splits(root)
-    has_test, validation = "test" in there, next((n for n in VALIDATION if n in there), None)
-    if options.probe == "test" and not has_test:
+    splits = find_splits(root)
+    if options.labels == "folders" and not splits.train:
+        splits = Splits(root)  # all its folders are meant as classes, whatever they are called
+    listings = _list_splits(splits)
+    if options.probe == "test" and not (splits.has("test") and listings["test"].paths):
         raise ValueError(
             f"{root} has no test split: put one in {root / 'test'} beside {root / 'train'}, or "
             "use probe='validation'."
         )
-    place = root / "train" if there else root
-    chosen = "test" if options.probe == "test" else validation
-    train = list_images(place)
-    queries = None
-    if options.probes:
-        train = label(train, place, options.labels)
-        if chosen is not None and train.labels is not None:
-            queries = label(
-                list_images(root / chosen), root / chosen, options.labels, train.classes
-            )
-    if queries is not None and queries.labels is None:
-        train, queries = train.without_labels(), None
-    if options.probe == "test" and queries is None and options.labels != "none":
+    train, queries, reason = _labelled(splits, listings, options)
+    notes = [*_notes(splits, listings), *([reason] if reason else [])]
+    data = read_pictures(root.absolute().name, train, queries, options, notes=notes)
+    return replace(data, warnings=_warnings(splits, listings))
+
+
+def _list_splits(splits: Splits) -> dict[Role, Listing]:
+    """The images of each split; without one to train on, it is what lies in none."""
+    if splits.apart and not splits.train and not has_images(splits.root, apart=splits.apart):
+        names = ", ".join(map(splits.name, splits.apart))
         raise ValueError(
-            f"probe='test' needs labels, and the images in {place} and {root / 'test'} do not all "
-            "lie in <class>/<file>: sort them so, or use labels='folders' or probe='none'."
+            f"{splits.root} has no images but those in {names}, which looks like a test or "
+            f"validation split: use --data {splits.apart[0]} to train on it all the same."
         )
-    notes = [f"pre-trained on {place.name}/ alone"] if there else []
-    if options.probes and train.labels is None:
-        notes.append("the images do not all lie in <class>/<file>: taken as unlabelled")
-    return read_pictures(root.absolute().name, train, queries, options, notes=notes)
+    train = [list_images(path, apart=splits.apart) for path in splits.train or (splits.root,)]
+    listings: dict[Role, Listing] = {"train": _together(train)}
+    others: dict[Role, tuple[Path, ...]] = {"validation": splits.validation, "test": splits.test}
+    for role, paths in others.items():
+        if paths:
+            listings[role] = _together([list_images(path, may_be_empty=True) for path in paths])
+    return listings
 
 
-@dataclass
-class _Found:
-    paths: list[str] = field(default_factory=list)
-    others: Counter[str] = field(default_factory=Counter)
-    unreadable: list[tuple[str, str]] = field(default_factory=list)
+def _together(listings: list[Listing]) -> Listing:
+    return Listing(
+        sorted(path for listing in listings for path in listing.paths),
+        unreadable=tuple(bad for listing in listings for bad in listing.unreadable),
+        warnings=tuple(line for listing in listings for line in listing.warnings),
+    )
 
 
-def list_images(root: Path) -> Listing:
-    """Every image file below `root`, sorted; an error where there is none."""
-    found = _walk(str(root))
-    if not found.paths:
-        kinds = [f"{count} {kind}" for kind, count in found.others.most_common(5)]
-        kinds += [f"{path} ({reason})" for path, reason in found.unreadable[:5]]
-        raise ValueError(
-            f"No images in {root}: looked there and in all folders below for files that end in "
-            f"{', '.join(EXTENSIONS)}; found {', '.join(kinds) or 'nothing at all'}. Give the "
-            "folder that holds the images, unpacked."
-        )
-    return Listing(sorted(found.paths), unreadable=tuple(found.unreadable))
+def label(
+    listing: Listing,
+    parts: list[list[str]],
+    where: str,
+    mode: Labels,
+    classes: tuple[str, ...] = (),
+) -> tuple[Listing, str]:
+    """The listing with its first-level folders as classes, or the reason why it has none.
 
-
-def label(listing: Listing, root: Path, mode: Labels, classes: tuple[str, ...] = ()) -> Listing:
-    """The listing with its first-level folders as classes, where they are meant to be.
-
-    `classes` are those of the training split, which a split to probe with must keep to.
+    `parts` are the paths below the split `where`. `classes` are those of the training split, which
+    a split to probe with must keep to.
     """
-    parts = [os.path.relpath(path, root).split(os.sep) for path in listing.paths]
     loose = [path for path, part in zip(listing.paths, parts, strict=True) if len(part) == 1]
     names = tuple(sorted({part[0] for part in parts if len(part) > 1}))
     if mode == "folders":
-        if loose:
-            raise ValueError(
-                f"labels='folders' takes the folders in {root} as classes, but {loose[0]} lies in "
-                "none: move it into one, or use labels='none'."
-            )
-        if len(names) < 2 and not classes:
-            raise ValueError(
-                f"labels='folders' needs at least 2 folders in {root} as classes, found "
-                f"{', '.join(names)}: use labels='none'."
-            )
-    elif any(len(part) != 2 for part in parts) or (len(names) < 2 and not classes):
-        return listing
+        _require_classes(loose, names, where, classes)
+    elif reason := _why_unlabelled(parts, names, classes):
+        return listing, reason
     classes = classes or names
     number = {name: index for index, name in enumerate(classes)}
     unknown = [name for name in names if name not in number]
     if unknown:
         raise ValueError(
-            f"{root} has the classes {', '.join(unknown[:5])}, which the training split has not: "
+            f"{where} has the classes {', '.join(unknown[:5])}, which the training split has not: "
             "name its folders as there, or use labels='none'."
         )
-    return listing.with_labels([number[part[0]] for part in parts], classes)
+    return listing.with_labels([number[part[0]] for part in parts], classes), ""
 
 
-def splits(root: Path) -> set[str]:
-    """The split folders of `root`, if train/ is there with one to probe on."""
-    found = {name for name in (*VALIDATION, "test") if (root / name).is_dir()}
-    return found if (root / "train").is_dir() else set()
+def _require_classes(
+    loose: list[str], names: tuple[str, ...], where: str, classes: tuple[str, ...]
+) -> None:
+    if loose:
+        raise ValueError(
+            f"labels='folders' takes the folders in {where} as classes, but {loose[0]} lies in "
+            "none: move it into one, or use labels='none'."
+        )
+    if len(names) < 2 and not classes:
+        raise ValueError(
+            f"labels='folders' needs at least 2 folders in {where} as classes, found "
+            f"{', '.join(names)}: use labels='none'."
+        )
 
 
-def _walk(root: str) -> _Found:
-    found = _Found()
-    seen: set[tuple[int, int]] = set()
-    doubtful: list[str] = []
-
-    def cannot_list(error: OSError) -> None:
-        reason = (error.strerror or str(error)).lower()
-        unreadable = UnreadableImage(error.filename or root, f"folder: {reason}")
-        found.unreadable.append((unreadable.path, unreadable.reason))
-
-    for folder, folders, files in os.walk(root, followlinks=True, onerror=cannot_list):
-        status = os.stat(folder)
-        if (status.st_dev, status.st_ino) in seen:  # links may lead in circles
-            folders.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if not _hidden(name))
-        doubtful += [os.path.join(folder, name) for name in folders if _is_image(name)]
-        for name in files:
-            if _hidden(name):
-                continue
-            if _is_image(name):
-                found.paths.append(os.path.join(folder, name))
-            else:
-                found.others[os.path.splitext(name)[1].lower() or "files without an ending"] += 1
-    for folder in doubtful:
-        if not any(path.startswith(folder + os.sep) for path in found.paths):
-            unreadable = UnreadableImage(folder, "a folder, not an image file")
-            found.unreadable.append((unreadable.path, unreadable.reason))
-    return found
+def _why_unlabelled(
+    parts: list[list[str]], names: tuple[str, ...], classes: tuple[str, ...]
+) -> str:
+    if all(len(part) == 1 for part in parts):
+        return "the images do not lie in folders of classes: taken as unlabelled"
+    if any(len(part) != 2 for part in parts):
+        return "the images do not all lie in <class>/<file>: taken as unlabelled"
+    if len(names) < 2 and not classes:
+        return f"there is one class, {names[0]}/, and accuracies need two: taken as unlabelled"
+    return ""
 
 
-def _hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
+def _labelled(
+    splits: Splits, listings: dict[Role, Listing], options: Options
+) -> tuple[Listing, Listing | None, str]:
+    """Images to train on, those of a split to probe with, and why there are no labels."""
+    train = listings["train"]
+    if not options.probes:
+        return train, None, ""
+    role: Role = "test" if options.probe == "test" else "validation"
+    where = ", ".join(map(str, splits.train)) or str(splits.root)
+    labelled, reason = label(train, list(map(splits.parts, train.paths)), where, options.labels)
+    queries = None
+    if splits.has(role) and listings[role].paths and not reason:
+        given = listings[role]
+        where = ", ".join(map(str, getattr(splits, role)))
+        parts = list(map(splits.parts, given.paths))
+        queries, reason = label(given, parts, where, options.labels, labelled.classes)
+        if reason:
+            labelled, queries, reason = train, None, f"{where}: {reason}"
+    if options.probe == "test" and reason:
+        raise ValueError(
+            f"probe='test' needs labels: {reason}. Sort the images into <class>/<file>, or use "
+            "labels='folders' or probe='none'."
+        )
+    return labelled, queries, reason
 
 
-def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in EXTENSIONS
+def _notes(splits: Splits, listings: dict[Role, Listing]) -> list[str]:
+    """Which split was taken for what."""
+    if not splits.train:
+        return []
+    parts = []
+    for role, listing in listings.items():
+        names = ", ".join(map(splits.name, getattr(splits, role)))
+        parts.append(f"{names}: {counted(len(listing.paths), 'image')} {_USES[role]}")
+    return ["; ".join(parts)]
+
+
+def _warnings(splits: Splits, listings: dict[Role, Listing]) -> tuple[str, ...]:
+    """What looks like a split and is not taken as one, and what is kept from training."""
+    lines = [line for listing in listings.values() for line in listing.warnings]
+    for role in ("validation", "test") if not splits.train else ():
+        for path in getattr(splits, role):
+            lines.append(
+                f"{splits.name(path)} looks like a {role} split and is not trained on. If it is a "
+                f"class, use --labels folders; to train on it alone, use --data {path}."
+            )
+    for path in splits.spare:
+        lines.append(f"{splits.name(path)} is not used: another folder is taken for that split.")
+    use = "is not used" if splits.train else "is trained on"
+    for path in splits.alike:
+        if role_of(path.name) is not None:
+            lines.append(
+                f"{splits.name(path)} is taken as a class, not as a split: there are images beside "
+                f"it, and neither test/ nor val/. To train on it alone, use --data {path}."
+            )
+        else:
+            lines.append(
+                f"{splits.name(path)} looks like a split, but its name is none of train, val and "
+                f"test: it {use}. Rename it if it is one."
+            )
+    return tuple(lines)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from amcl.data.decode import decode
+from amcl.data.decode import DECODING, decode
 from amcl.files import digest
 from amcl.settings import whole_number
 
@@ -117,10 +117,11 @@ class FileImages:
         return pixels
 
     def fingerprint(self) -> str:
-        """Changes with any path, size or time of change, the canvas and the order."""
+        """Changes with any path, size or time of change, the canvas, the order, and how files are
+        decoded."""
         paths = map(self.path, range(len(self)))
         times = (f"{path} {_status(path, 'st_size', 'st_mtime_ns')}\n" for path in paths)
-        return digest([str(self._side).encode(), *map(os.fsencode, times)])
+        return digest([f"{DECODING} {self._side}".encode(), *map(os.fsencode, times)])
 
     def identity(self) -> str:
         """The same wherever the files lie: of their names below a common folder, and sizes."""
@@ -183,7 +184,8 @@ class DataSet:
     - `image_size`: the side of the views; `small` where that wants the CIFAR stem (64 or less);
     - `mean`, `std`: of the channels, for values in [0, 1];
     - `unreadable`: files that were found to be no pictures, with the reason;
-    - `notes`: what was chosen on the user's behalf, said in `describe()`.
+    - `notes`: what was chosen on the user's behalf, said in `describe()`;
+    - `warnings`: what may not be as the user means it, said loudly.
     """
 
     name: str
@@ -195,13 +197,14 @@ class DataSet:
     small: bool
     unreadable: Unreadable = ()
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """A few lines for people: how many images, which labels, what could not be read."""
         height, width = self.train.canvas
         place = "in memory" if isinstance(self.train, MemoryImages) else "decoded as they are used"
         lines = [
-            f"{self.name}: {_count(len(self.train), 'image')} to pre-train on, "
+            f"{self.name}: {counted(len(self.train), 'image')} to pre-train on, "
             f"{height}×{width} pixels, {place}; views of {self.image_size}×{self.image_size}"
         ]
         if self.probe is None:
@@ -210,18 +213,23 @@ class DataSet:
             queries, bank = self.probe.queries, self.probe.bank
             lines.append(
                 f"{len(self.probe.classes)} classes: probed with "
-                f"{_count(len(queries.images), 'image')} held out ({self.probe.split}) against a "
+                f"{counted(len(queries.images), 'image')} held out ({self.probe.split}) against a "
                 f"bank of {len(bank.images):,}"
             )
         lines += self.notes
         if self.unreadable:
             path, reason = self.unreadable[0]
             lines.append(
-                f"{_count(len(self.unreadable), 'unreadable file')} skipped, "
+                f"{counted(len(self.unreadable), 'unreadable file')} skipped, "
                 f"the first: {path} ({reason})"
             )
         return "\n".join(lines)
 
 
-def _count(number: int, what: str) -> str:
+def counted(number: int, what: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "image"), counted(1200, "image")
+    ('1 image', '1,200 images')
+    """
     return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -1,5 +1,6 @@
 """One call for every source of images."""
 
+import logging
 import os
 from dataclasses import replace
 from difflib import get_close_matches
@@ -8,12 +9,16 @@ from typing import Literal
 
 import torch
 
-from amcl.data.folder import VALIDATION, list_images, load_folder, splits
+from amcl.data.folder import load_folder
 from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.named import NAMED, data_root, load_named
 from amcl.data.options import BANK, Labels, Options, ProbeSplit
 from amcl.data.pictures import choose_sizes
 from amcl.data.split import subset as choose_subset
+from amcl.data.split_folders import find_splits
+from amcl.data.walk import list_images
+
+logger = logging.getLogger("amcl")
 
 
 def load_dataset(
@@ -97,7 +102,10 @@ def list_pictures(
     folder = Path(source).expanduser()
     if not source or not folder.is_dir():
         raise _unknown(source, folder)
-    paths = list_images(folder).paths
+    listing = list_images(folder)
+    for warning in listing.warnings:
+        logger.warning(warning)
+    paths = listing.paths
     _, side, _ = choose_sizes(paths, options)
     return FileImages(paths, side), [os.path.relpath(path, folder) for path in paths]
 
@@ -106,7 +114,7 @@ def has_test_split(source: str) -> bool:
     """Whether a source, as `load_dataset` takes it, brings a labelled test split of its own."""
     if source in NAMED:
         return NAMED[source].test
-    return source != "builtin" and "test" in splits(Path(source).expanduser())
+    return source != "builtin" and _has_split(source, "test")
 
 
 def validation_of(source: str) -> Literal["given", "spared", "cut"]:
@@ -117,9 +125,26 @@ def validation_of(source: str) -> Literal["given", "spared", "cut"]:
     """
     if source in NAMED:
         return NAMED[source].validation
-    if source == "builtin" or not splits(Path(source).expanduser()).isdisjoint(VALIDATION):
-        return "given"
-    return "cut"
+    return "given" if source == "builtin" or _has_split(source, "validation") else "cut"
+
+
+def _has_split(source: str, role: Literal["validation", "test"]) -> bool:
+    folder = Path(source).expanduser()
+    return folder.is_dir() and find_splits(folder).has(role)
+
+
+def absolute_source(source: str) -> str:
+    """A source by a name that means the same in every working folder.
+
+    >>> absolute_source("cifar10"), absolute_source("/data/../data")
+    ('cifar10', '/data/../data')
+
+    A folder gets its absolute path. What is not there keeps its name, for the error to tell.
+    """
+    folder = Path(source).expanduser()
+    if source in ("", "builtin", *NAMED) or folder.is_absolute() or not folder.is_dir():
+        return source
+    return str(folder.resolve() if ".." in folder.parts else folder.absolute())
 
 
 def same_source(first: str, second: str) -> bool:
@@ -188,7 +213,8 @@ def _unknown(source: str, folder: Path) -> FileNotFoundError | NotADirectoryErro
             f"{source!r} is a file: give the folder that holds the images, unpacked, or one of "
             f"{names}."
         )
+    here = f" (from here: {folder.absolute()})" if source and not folder.is_absolute() else ""
     return FileNotFoundError(
-        f"{source!r} is neither a folder nor a known data set.{nearest(source)} Give the folder "
-        f"that holds the images, or one of {names}."
+        f"{source!r} is neither a folder nor a known data set{here}.{nearest(source)} Give the "
+        f"folder that holds the images, or one of {names}."
     )

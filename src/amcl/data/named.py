@@ -10,11 +10,12 @@ from typing import Any, Literal
 import torch
 
 from amcl.data import cifar10
-from amcl.data.folder import label, list_images
+from amcl.data.folder import label
 from amcl.data.images import DataSet, Images, Labelled, MemoryImages, Probe, Rgb
 from amcl.data.options import Options
 from amcl.data.pictures import MEAN, STD, Listing, read_pictures
 from amcl.data.split import hold_out, parted, sample, subset
+from amcl.data.walk import list_images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,14 +212,19 @@ def _load_wordnet_folders(
         )
     train, queries = list_images(folder / "train"), None
     if options.probes:
-        train = label(train, folder / "train", "folders")
+        train = _by_folder(train, folder / "train")
         queries = validation(folder / "val", train.classes)
     options = replace(options, image_size=options.image_size or known.image_size)
     return read_pictures(folder.name, train, queries, options, mean=known.mean, std=known.std)
 
 
 def _sorted_validation(folder: Path, classes: tuple[str, ...]) -> Listing:
-    return label(list_images(folder), folder, "folders", classes)
+    return _by_folder(list_images(folder), folder, classes)
+
+
+def _by_folder(listing: Listing, folder: Path, classes: tuple[str, ...] = ()) -> Listing:
+    parts = [os.path.relpath(path, folder).split(os.sep) for path in listing.paths]
+    return label(listing, parts, str(folder), "folders", classes)[0]
 
 
 def _annotated_validation(folder: Path, classes: tuple[str, ...]) -> Listing:

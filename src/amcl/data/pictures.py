@@ -17,6 +17,7 @@ from amcl.data.images import (
     Probe,
     Rgb,
     Unreadable,
+    counted,
 )
 from amcl.data.options import Options
 from amcl.data.split import parted, sample, subset
@@ -28,6 +29,8 @@ STD: Rgb = (0.229, 0.224, 0.225)
 
 VIEW_SIZES = (32, 64, 96, 128, 224)
 HEADERS = 100  # looked at to choose sizes
+CHECKED_AT = 8  # pixels: enough to see whether a file can be read
+UNEQUAL = 10  # times: classes that differ in size by more are told
 CANVAS_RATIO = 1.5  # a crop of 44 % of a picture still has a pixel for each of the view's
 
 
@@ -39,6 +42,8 @@ class Listing:
     labels: torch.Tensor | None = None
     classes: tuple[str, ...] = ()
     unreadable: Unreadable = ()
+    warnings: tuple[str, ...] = ()
+    """What a user should know about files that are not listed."""
 
     def with_labels(self, labels: Sequence[int], classes: tuple[str, ...]) -> "Listing":
         return replace(self, labels=torch.tensor(labels, dtype=torch.long), classes=classes)
@@ -68,11 +73,12 @@ def read_pictures(
     """
     image_size, canvas, size_notes = choose_sizes(train.paths, options)
     reader = _Reader(canvas, options)
+    more_notes = _unequal(train)
     # Of all files, before it is known which can be read: where images are kept must not change
-    # which of them are held out.
-    train, kept, out = _parts(train, queries, options)
+    # which of them are held out. Only a subset has to be of files that can be read.
+    train, kept, out = _parts(train, queries, options, reader.usable(train))
     images, present = reader.read(train)
-    probe, more_notes = None, []
+    probe = None
     if train.labels is not None:
         labelled = Labelled(images, train.labels[present])
         if queries is not None:
@@ -125,16 +131,30 @@ def choose_sizes(paths: Sequence[str], options: Options) -> tuple[int, int, list
     return image_size, canvas, notes
 
 
+def _unequal(train: Listing) -> list[str]:
+    """A note where one class is far larger than another."""
+    if train.labels is None:
+        return []
+    sizes = train.labels.bincount(minlength=len(train.classes)).tolist()
+    named = sorted(zip(sizes, train.classes, strict=True))
+    (least, smallest), (most, largest) = named[0], named[-1]
+    if most <= UNEQUAL * least:
+        return []
+    return [
+        f"classes differ in size: {largest} has {counted(most, 'image')}, {smallest} has {least}"
+    ]
+
+
 def _parts(
-    train: Listing, queries: Listing | None, options: Options
+    train: Listing, queries: Listing | None, options: Options, usable: torch.Tensor | None
 ) -> tuple[Listing, torch.Tensor, torch.Tensor]:
     """The files that are used, and which of them are trained on and which held out."""
     labels = torch.zeros(len(train.paths)) if train.labels is None else train.labels
     if train.labels is None or queries is not None:
-        kept, out = subset(labels, options.subset), torch.empty(0, dtype=torch.long)
+        kept, out = subset(labels, options.subset, usable), torch.empty(0, dtype=torch.long)
     else:
         count = min(options.validation, len(labels) // 10)
-        kept, out = parted(labels, count, options.seed, options.subset)
+        kept, out = parted(labels, count, options.seed, options.subset, usable)
     used = torch.cat([kept, out]).sort().values
     return train.only(used), torch.searchsorted(used, kept), torch.searchsorted(used, out)
 
@@ -186,6 +206,30 @@ class _Reader:
         if len(images) == 0:
             raise _none_readable(len(files), ": ".join(self.unreadable[-len(files)]))
         return images, kept
+
+    def usable(self, listing: Listing) -> torch.Tensor | None:
+        """Which files a subset may be chosen from: all but those of a choice that are unreadable.
+
+        None without a subset. Only files that would be chosen are looked at, until all can be read.
+        """
+        count = self.options.subset
+        if count is None:
+            return None
+        labels = torch.zeros(len(listing.paths)) if listing.labels is None else listing.labels
+        usable, looked_at = (torch.full((len(labels),), value) for value in (True, False))
+        while True:
+            chosen = subset(labels, count, usable)
+            new = chosen[~looked_at[chosen]]
+            if len(new) == 0:
+                return usable
+            looked_at[new] = True
+            paths = [listing.paths[index] for index in new.tolist()]
+            _, readable, unreadable = read_into_memory(
+                FileImages(paths, CHECKED_AT), workers=self.options.workers
+            )
+            self.unreadable += unreadable
+            usable[new] = False
+            usable[new[readable]] = True
 
     def labelled(self, listing: Listing) -> Labelled:
         images, kept = self.read(listing)

@@ -18,39 +18,53 @@ def hold_out(labels: torch.Tensor, count: int, seed: int) -> tuple[torch.Tensor,
 
 
 def _by_share(
-    labels: torch.Tensor, count: int, seed: int, spared: int
+    labels: torch.Tensor, count: int, seed: int, spared: int, usable: torch.Tensor | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The indices left and those chosen; `spared` images of each class are never chosen."""
+    """The indices left and those chosen; `spared` images of each class are never chosen.
+
+    Where not all images are `usable`, others of the same classes take their places.
+    """
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    _, of_class, sizes = torch.unique(labels, return_inverse=True, return_counts=True)
+    if usable is not None:
+        shuffled = shuffled[usable[shuffled]]
+    _, of_class = torch.unique(labels, return_inverse=True)
+    sizes = of_class[shuffled].bincount()
     # By class, in shuffled order within each: the first few of a class are its share.
     by_class = shuffled[of_class[shuffled].argsort(stable=True)]
-    place = torch.arange(len(labels)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+    place = torch.arange(len(shuffled)) - (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
     chosen = place < _shares(sizes, count, spared).repeat_interleave(sizes)
     return by_class[~chosen].sort().values, by_class[chosen].sort().values
 
 
-def subset(labels: torch.Tensor, count: int | None) -> torch.Tensor:
+def subset(
+    labels: torch.Tensor, count: int | None, usable: torch.Tensor | None = None
+) -> torch.Tensor:
     """`count` indices, each class by its share, sorted: the same ones whatever a run's seed.
+
+    `usable` (N,) says which images can be chosen at all.
 
     >>> torch.tensor([0, 0, 0, 0, 1, 1])[subset(torch.tensor([0, 0, 0, 0, 1, 1]), 3)]
     tensor([0, 0, 1])
     >>> len(subset(torch.arange(6), None))
     6
     """
-    total = len(labels)
+    total = len(labels) if usable is None else int(usable.sum())
     if count is None:
-        return torch.arange(total)
+        return torch.arange(len(labels)) if usable is None else usable.nonzero()[:, 0]
     if count > total:
         raise ValueError(
             f"subset={count} is more than the {total:,} images there are: lower it, or leave it "
             "out to take them all."
         )
-    return _by_share(labels, count, _SUBSET_SEED, spared=0)[1]
+    return _by_share(labels, count, _SUBSET_SEED, spared=0, usable=usable)[1]
 
 
 def parted(
-    labels: torch.Tensor, count: int, seed: int, chosen: int | None = None
+    labels: torch.Tensor,
+    count: int,
+    seed: int,
+    chosen: int | None = None,
+    usable: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Indices to train on and `count` to hold out; `chosen`: train on a subset of so many.
 
@@ -58,7 +72,7 @@ def parted(
     """
     if chosen is None:
         return hold_out(labels, count, seed)
-    kept = subset(labels, chosen)
+    kept = subset(labels, chosen, usable)
     rest = torch.ones(len(labels), dtype=torch.bool).index_fill_(0, kept, False).nonzero()[:, 0]
     if count and len(rest) <= count:
         raise ValueError(

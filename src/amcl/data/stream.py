@@ -1,39 +1,17 @@
 """Batches of decoded images, made ahead of the step that uses them."""
 
-import signal
-import sys
-import warnings
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, Dataset
 
+from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import FileImages, Images, MemoryImages
+from amcl.data.workers import from_workers
 from amcl.progress import Progress
 
 CHUNK = 64  # images a worker decodes before it hands them over, when a whole set is read
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Pixels uint8 (n, 3, H, W), true heights and widths (n, 2) unless none was squashed.
-
-    `kept` are the places in the step that were read, where unreadable files left gaps.
-    """
-
-    pixels: torch.Tensor
-    shapes: torch.Tensor | None
-    unreadable: list[tuple[str, str]] = field(default_factory=list)
-    kept: torch.Tensor | None = None
-
-    def of(self, values: torch.Tensor) -> torch.Tensor:
-        """Those of the step's values, such as labels, whose images were read."""
-        return values if self.kept is None else values[self.kept]
 
 
 def stream(
@@ -43,6 +21,7 @@ def stream(
     workers: int,
     ahead: int = 2,
     replace: bool = True,
+    on_wait: Callable[[], None] | None = None,
 ) -> Generator[Batch, None, None]:
     """One batch for each tensor of indices in `steps`, in that order.
 
@@ -50,7 +29,8 @@ def stream(
     they are asked for; `steps` is read that far ahead. An unreadable file is named in its batch
     and replaced by the next readable one, so that batches stay full; without `replace`, as where
     images have labels, it is left out. What comes does not depend on the number of workers.
-    Closing the generator ends the workers.
+    Closing the generator ends the workers. `on_wait` is called about every second while nothing
+    comes from them, and may raise an error to end the wait.
 
     >>> images = MemoryImages(torch.zeros(10, 3, 32, 32, dtype=torch.uint8))
     >>> steps = torch.randperm(10).split(5)
@@ -62,7 +42,7 @@ def stream(
         for indices in steps:
             yield Batch(images[indices], None if shapes is None else shapes[indices])
         return
-    for batch in _decode_steps(images, steps, workers, ahead, replace=replace):
+    for batch in _decode_steps(images, steps, workers, ahead, replace=replace, on_wait=on_wait):
         if replace and batch.kept is not None:
             raise ValueError(
                 f"none of the {len(images)} image files can be read any more; the first: "
@@ -98,7 +78,7 @@ def read_into_memory(
     return images, torch.cat(kept), unreadable
 
 
-class _Decoder(Dataset[Batch]):
+class _Decoder:
     """A batch of files by their indices; it is what worker processes hold."""
 
     def __init__(self, files: FileImages, replace: bool) -> None:
@@ -131,45 +111,15 @@ class _Decoder(Dataset[Batch]):
 
 
 def _decode_steps(
-    files: FileImages, steps: Iterable[torch.Tensor], workers: int, ahead: int, *, replace: bool
+    files: FileImages,
+    steps: Iterable[torch.Tensor],
+    workers: int,
+    ahead: int,
+    *,
+    replace: bool,
+    on_wait: Callable[[], None] | None = None,
 ) -> Generator[Batch, None, None]:
     decoder = _Decoder(files, replace)
     if workers < 1:
-        yield from map(decoder.__getitem__, steps)
-        return
-    with warnings.catch_warnings():
-        # More workers than cores, and forks of a process with threads: both are meant, and the
-        # workers call nothing that waits for a thread of the parent.
-        warnings.simplefilter("ignore")
-        loader = DataLoader(
-            decoder,
-            batch_size=None,
-            sampler=steps,
-            num_workers=workers,
-            prefetch_factor=ahead,
-            collate_fn=_as_it_is,
-            worker_init_fn=_set_up_worker,
-            # The loader draws a seed for its workers: not from the numbers that training draws.
-            generator=torch.Generator(),
-        )
-        batches = iter(loader)
-    try:
-        yield from batches
-    finally:
-        del batches  # the last reference: this ends the workers
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
-
-
-def _set_up_worker(_: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it ends the workers
-    warnings.simplefilter("ignore")
-    sys.excepthook = _report
-
-
-def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    # A parent that is interrupted while it fetches a batch hangs up: no fault of the worker.
-    if not issubclass(kind, (ConnectionError, EOFError)):
-        sys.__excepthook__(kind, error, trace)
+        return (decoder[indices] for indices in steps)
+    return from_workers(decoder, steps, workers=workers, ahead=ahead, on_wait=on_wait)

@@ -57,7 +57,7 @@ def analyse(
     filled, judged = conduct(pool, parts, seeds, jobs=jobs, again=again, go_on=command, tell=tell)
     product = Product(
         title=f"{name}: {analysis.question}",
-        subtitle=f"{base.method.name} on {base.data.data}" + (judged and f", judged on {judged}"),
+        subtitle=f"{base.method.name} on {base.data.name}" + (judged and f", judged on {judged}"),
         topics=[topic_of(each) for each in filled],
         csv=csv_text(filled),
         command=command,

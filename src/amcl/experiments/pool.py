@@ -101,7 +101,7 @@ class Pool:
     def point(self, config: Config, seed: int) -> Point:
         """The run of a configuration and a seed."""
         base = self.base_of(config)
-        values = {"data": config.data.data, "method": config.method.name}
+        values = {"data": config.data.name, "method": config.method.name}
         values |= {
             name: spelled(value_of(config, name))
             for name in differing(base, config)

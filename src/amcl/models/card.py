@@ -98,16 +98,11 @@ def _about(subject: Subject) -> str:
         return f"# {network}\n\n{text}"
     method = METHODS[subject.config.method.name]
     images = "images" if subject.images is None else f"{subject.images:,} images"
-    data = _data(subject.config.data.data)
+    data = _cell(subject.config.data.name)
     return (
         f"# {network}, pre-trained with {method}\n\n"
         f"A backbone, pre-trained without labels on {images} of {data}. {features}"
     )
-
-
-def _data(source: str) -> str:
-    """A data set by its name; of a folder, the last part of its path."""
-    return _cell(Path(source).name or source)
 
 
 def _training(subject: Subject, config: Config) -> str:
@@ -118,7 +113,7 @@ def _training(subject: Subject, config: Config) -> str:
         *_masks(method),
         *_start(config),
         ("views", config.views.views),
-        ("data", _data(config.data.data)),
+        ("data", _cell(config.data.name)),
         ("images", "not known" if subject.images is None else f"{subject.images:,}"),
         ("epochs", _epochs(subject, run.epochs)),
         ("batch size", run.batch_size),
@@ -154,7 +149,7 @@ def _start(config: Config) -> list[tuple[str, Any]]:
         share = _masks(first.method)[0][1]
         return [("starts from", f"MAE, {first.run.epochs} epochs, {share} masked")]
     if config.run.init is not None:
-        return [("starts from", _data(config.run.init))]
+        return [("starts from", _cell(Path(config.run.init).name or config.run.init))]
     return []
 
 

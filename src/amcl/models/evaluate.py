@@ -1,5 +1,6 @@
 """What a model is judged on, taken from its run where nothing else is said."""
 
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from amcl.models.subject import Subject
 from amcl.settings import choose
 from amcl.training import DataSettings, RunError, RunFolder
 from amcl.training.hardware import find_accelerator
+
+logger = logging.getLogger("amcl")
 
 CROP = 0.875  # of the shorter side: ImageNet's 224 of 256 pixels
 
@@ -140,6 +143,8 @@ def _data(subject: Subject, on: JudgedOn, seed: int) -> tuple[DataSet, tuple[str
             f"{error} It is what {subject.name} was trained on; name it as it is called from here "
             "with --data."
         ) from error
+    for warning in data.warnings:
+        logger.warning(warning)
     seen = own and split == "validation" and _seen(subject, trained, source, data)
     told = "the images it is judged on are among those it was pre-trained on, without labels"
     return data, (told,) if seen else ()

@@ -80,7 +80,7 @@ class Run:
             parts += [f"{method.heads} head{'s' * (method.heads > 1)}"]
             parts += [f"{method.temperature} temperature"]
         width = f" ×{backbone.width:g}" if backbone.width != 1 else ""
-        line = ", ".join([*parts, f"{backbone.backbone}{width}", f"data {self.config.data.data}"])
+        line = ", ".join([*parts, f"{backbone.backbone}{width}", f"data {self.config.data.name}"])
         return line if self.sample is None else f"{line}; {len(self.sample)} {self.sample.source}"
 
 

@@ -14,6 +14,7 @@ import tomli_w
 import torch
 
 from amcl.backbones import BackboneSettings
+from amcl.data import absolute_source
 from amcl.methods import METHODS, AnySettings, HeadSettings, MoCoSettings, SimCLRSettings
 from amcl.methods.contrastive import ContrastiveSettings
 from amcl.methods.momentum import MomentumSettings
@@ -24,6 +25,7 @@ from amcl.views import ViewSettings
 UNLEARNED = ("save_every", "save_minutes", "keep_every", "log_every", "tensorboard", "wandb")
 """Fields of a run that change nothing that is learned."""
 
+PLACEHOLDER = "FOLDER"  # the data of recipes for folders
 _LONG = 30  # names: more are not listed where one of them is near
 
 
@@ -54,6 +56,12 @@ class DataSettings:
     """Processes that decode a folder's pictures."""
 
     def __post_init__(self) -> None:
+        # Runs are evaluated and resumed from other working folders, too.
+        if self.data != PLACEHOLDER:
+            object.__setattr__(self, "data", absolute_source(self.data))
+        if self.data_root:
+            root = Path(self.data_root).expanduser().absolute()
+            object.__setattr__(self, "data_root", str(root))
         choose("labels", self.labels, ("auto", "folders", "none"))
         choose("probe", self.probe, ("validation", "test", "none"))
         finite_number("memory", self.memory, "it is in GiB; 0 keeps nothing in memory")
@@ -65,6 +73,11 @@ class DataSettings:
         for name in ("validation", "workers"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)}.")
+
+    @property
+    def name(self) -> str:
+        """The data set for people: of a folder, the last part of its path."""
+        return Path(self.data).name or self.data
 
 
 @dataclass(frozen=True, kw_only=True)

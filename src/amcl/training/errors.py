@@ -25,3 +25,7 @@ class Interrupted(RunError):
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
         self.exit_code = 128 + (number or signal.SIGINT)
+
+
+class StoppedWaiting(Exception):
+    """A run that waits for images was asked to stop; it ends as `Interrupted`."""

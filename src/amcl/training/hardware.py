@@ -3,6 +3,9 @@
 import inspect
 import os
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, cast
 
@@ -12,7 +15,7 @@ from lightning_fabric.strategies.ddp import DDPStrategy
 from torch.nn.parallel import DistributedDataParallel
 
 from amcl.training.config import HardwareSettings
-from amcl.training.errors import RunError
+from amcl.training.errors import Interrupted, RunError, StoppedWaiting
 
 
 def make_fabric(settings: HardwareSettings) -> Fabric:
@@ -78,6 +81,8 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self._asked = 0.0
+        self._message: str | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "StopRequest":
@@ -94,7 +99,28 @@ class StopRequest:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @contextmanager
+    def at_once(self, message: str) -> Iterator[None]:
+        """While nothing could be lost: a signal ends the run where it is, with this message."""
+        if self.signal is not None:
+            raise Interrupted(message, self.signal)
+        self._message = message
+        try:
+            yield
+        finally:
+            self._message = None
+
+    def end_waiting(self, patience: float) -> None:
+        """Raise `StoppedWaiting` if a stop was asked for longer ago than `patience` seconds.
+
+        For a run that waits for images: its next step, which would grant the wish, may never come.
+        """
+        if self.signal is not None and time.monotonic() - self._asked >= patience:
+            raise StoppedWaiting
+
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.signal == signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal = number
+        self.signal, self._asked = number, time.monotonic()
+        if self._message is not None:
+            raise Interrupted(self._message, number)

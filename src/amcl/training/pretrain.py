@@ -24,11 +24,12 @@ from amcl.training.checkpoint import (
 )
 from amcl.training.config import Config
 from amcl.training.display import Display
-from amcl.training.errors import Interrupted, NonFiniteError, RunError
+from amcl.training.errors import Interrupted, NonFiniteError, RunError, StoppedWaiting
 from amcl.training.feed import Feed
 from amcl.training.fit import fitted
 from amcl.training.hardware import StopRequest, make_fabric
 from amcl.training.messages import (
+    before_training,
     how_to_resume,
     non_finite,
     shorter_than_done,
@@ -46,6 +47,7 @@ from amcl.views import Views
 
 logger = logging.getLogger("amcl")
 
+PATIENCE = 5.0  # seconds that processes which were asked to stop wait for images
 PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs
 _EARLY = 0.1  # share of a run in which signs of trouble mean nothing yet
 
@@ -80,7 +82,8 @@ def pretrain(
     fabric = make_fabric(config.hardware)
     fabric.launch()
     with StopRequest() as stop:
-        data = load_data(config)
+        with stop.at_once(before_training(folder)):
+            data = load_data(config)
         config, notes = fitted(config, len(data.train), fabric.world_size)
         if fabric.is_global_zero:
             for note in notes:
@@ -164,6 +167,8 @@ def _train(
             begin()
         folder.open(done, stored, config)
         logger.info(data.describe())
+        for warning in data.warnings:
+            logger.warning(warning)
         for path, reason in data.unreadable:
             logger.debug("skipped %s: %s", path, reason)
         if begin is None:
@@ -188,13 +193,27 @@ def _train(
     if checkpoint is None:
         save()  # from here on, a run without a checkpoint is one that has lost it
     display = Display(plan.total, plan.per_epoch, config.run.batch_size, shown=first)
-    batches = stream(data.train, plan.indices(done), workers=config.data.workers)
+    # Several processes agree on the step they stop after, where each still gets its images.
+    patience = PATIENCE if plan.world_size > 1 else 0.0
+    batches = stream(
+        data.train,
+        plan.indices(done),
+        workers=config.data.workers,
+        on_wait=partial(stop.end_waiting, patience),
+    )
     saved = time.monotonic()
-    with display:
+    with closing(batches), display:
         display.start(done)
         for step in range(done, plan.total):
             ends_epoch = (step + 1) % plan.per_epoch == 0
-            loss, rate = take_step(step, batches, watch=ends_epoch)
+            try:
+                loss, rate = take_step(step, batches, watch=ends_epoch)
+            except (StoppedWaiting, ChildProcessError) as error:  # no images for this step
+                save()
+                ended = how_to_resume(folder, done, plan)
+                if stop.signal is not None:
+                    raise Interrupted(ended, stop.signal) from None
+                raise ChildProcessError(f"{error} The run was {ended}") from error
             done = step + 1
             loss_sum += loss
             if not (ends_epoch or done % plan.check_every == 0):

@@ -44,14 +44,15 @@ class Stepper:
     ) -> tuple[torch.Tensor, float]:
         """Take a step; returns the loss on this process and the learning rate."""
         config, plan, fabric = self.config, self.plan, self.fabric
+        # All of them first: a run that is stopped while it waits has not begun the step.
+        parts = [next(batches) for _ in range(plan.accumulate)]
         epoch = step / plan.per_epoch
         torch.manual_seed(seed_of(config.run.seed, "step", step, fabric.global_rank))
         factor = rate_factor(config.optimiser, epoch, config.run.epochs)
         rate = set_rate(self.optimiser, self._peak, factor)
         self.method.before_step(epoch, step / plan.total)
         loss = torch.zeros((), device=fabric.device)
-        for part in range(plan.accumulate):
-            batch = next(batches)
+        for part, batch in enumerate(parts):
             self._tell_unreadable(batch)
             views, beside = self.feed(batch, step, part)
             last = part + 1 == plan.accumulate
