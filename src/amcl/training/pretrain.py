@@ -132,7 +132,7 @@ def _train(
         if begin is not None:
             begin()
         folder.open(done)
-        logger.info(data.describe())
+        logger.info("\n".join([data.describe(), *(watch.describe() if watch else [])]))
         for path, reason in data.unreadable:
             logger.debug("skipped %s: %s", path, reason)
         logger.info(_summary(config, method, plan, done))
