@@ -229,7 +229,8 @@ def test_help(capsys):
     ("name", "command"),
     [
         *((m, f"pretrain --method {m}") for m in METHODS),
-        *((n, n) for n in ("evaluate", "embed", "export", "compare", "cost", "search", "sweep")),
+        *((n, n) for n in ("evaluate", "predict", "embed", "export", "compare", "cost")),
+        *((n, n) for n in ("search", "sweep")),
         *((n, n) for n in ("analyse", "reproduce")),
     ],
 )

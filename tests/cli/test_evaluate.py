@@ -1,5 +1,6 @@
 """`amcl evaluate`, `embed`, `export` and `compare`: a run, and what may be wrong."""
 
+import csv
 import json
 import re
 import shutil
@@ -64,11 +65,12 @@ def refused(capsys, *args, code=2):
 
 
 def test_a_run_needs_nothing_retyped(run, capsys):
-    assert main(["evaluate", "run", "--linear.epochs", "2"]) == 0
+    assert main(["evaluate", "run", "--linear.min-steps", "20", "--threads", "1"]) == 0
     shown = capsys.readouterr().out
     assert "run on builtin, validation" in shown
     found = {result.protocol: result for result in read_results(run)}
-    assert set(found) == {"knn", "linear", "unlabelled"}
+    assert set(found) == {"knn", "linear", "logistic", "unlabelled"}  # there are few images
+    assert "↑ higher is better" in shown
     probed = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
     assert found["knn"].metrics["top1"] == pytest.approx(probed["knn_validation"])
     assert f"top1 {probed['knn_validation']:.1%}" in shown
@@ -124,9 +126,131 @@ def test_without_labels_only_what_needs_none(run, pictures, capsys):
         shutil.copy(path, loose / f"{number}.png")
     assert main(["evaluate", "run", "--data", "loose"]) == 0
     assert [result.protocol for result in read_results(run)] == ["unlabelled"]
-    told = refused(capsys, "evaluate", "run", "--data", "loose", "--protocols", "knn", "unlabelled")
-    assert "no labels in use" in told
-    assert "<class>/<file>" in told
+    capsys.readouterr()
+    told = refused(capsys, "evaluate", "run", "--data", "loose", *KNN)
+    assert "needs labels, and loose has none in use" in told
+    assert "loose/CLASS/FILE" in told
+    assert len(told.split()) < 45
+
+
+def test_a_protocol_that_cannot_run_is_named_and_the_others_are_shown(run, pictures, capsys):
+    loose = pictures.parent / "loose"
+    loose.mkdir()
+    for number, path in enumerate(sorted(pictures.rglob("*.png"))):
+        shutil.copy(path, loose / f"{number}.png")
+    asked = ["evaluate", "run", "--data", "loose", "--protocols", "knn", "unlabelled"]
+    assert main(asked) == 4
+    shown = capsys.readouterr()
+    assert "effective_rank" in shown.out
+    assert "knn could not run: this needs labels" in " ".join(shown.err.split())
+    assert [result.protocol for result in read_results(run)] == ["unlabelled"]
+
+
+def test_one_tiny_class_leaves_few_labels_possible(run, pictures, capsys):
+    for path in sorted((pictures / "train/dark").iterdir())[2:]:
+        path.unlink()
+    for number in range(5):  # a third class, so that more than half have enough
+        for split in ("train", "test"):
+            (pictures / split / "grey").mkdir(exist_ok=True)
+            shutil.copy(pictures / "test/light/0.png", pictures / split / "grey" / f"{number}.png")
+    asked = ["--protocols", "few-labels", "logistic", "--few-labels.per-class", "4"]
+    assert main(["evaluate", "run", "--data", "pictures", *asked]) == 0
+    found = {result.protocol: result for result in read_results(run)}
+    assert set(found) == {"few-labels", "logistic"}
+    assert "n=4" in found["few-labels"].metrics
+    assert "balanced_top1" in found["logistic"].metrics
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "smaller classes give all they have (dark 2)" in shown
+    assert "balanced_top1" in shown
+    assert "95 % interval" in shown
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("lineer", "did you mean 'linear'?"), ("xyz", "there are knn, linear")]
+)
+def test_an_unknown_protocol_is_answered_with_the_nearest(run, capsys, name, hint):
+    told = refused(capsys, "evaluate", "run", "--protocols", "knn", name)
+    assert f"there is no {name!r}: {hint}" in told
+    assert read_results(run) == []
+
+
+@pytest.mark.parametrize("command", ["evaluate", "embed", "predict", "report", "export"])
+def test_threads_are_those_asked_for(run, capsys, monkeypatch, command):
+    set_to = []
+    monkeypatch.setattr("torch.set_num_threads", set_to.append)
+    more = ["--data", "builtin", "--out", "x.csv"] if command in ("embed", "predict") else []
+    more += KNN if command == "evaluate" else []
+    code = main([command, "run", "--threads", "3", *more])
+    assert code == (1 if command == "predict" else 0)  # there is no classifier yet
+    assert set_to[:1] == [3]
+    if command == "embed":
+        told = refused(capsys, "embed", "run", "--threads", "-1", *more)
+        assert "--threads must be 0 or more, got -1" in told
+
+
+@pytest.fixture
+def tuned(run, pictures, capsys):
+    """The run with a classifier that was fine-tuned on the pictures."""
+    asked = [
+        "--finetune.min-steps",
+        "30",
+        "--finetune.epochs",
+        "1",
+        "--finetune.warmup-epochs",
+        "0",
+    ]
+    asked += ["--finetune.mixup", "0", "--finetune.cutmix", "0", "--finetune.drop-path", "0"]
+    args = ["evaluate", "run", "--data", "pictures", "--protocols", "finetune", *asked]
+    assert main(args) == 0
+    return capsys.readouterr().out
+
+
+def test_a_fine_tuned_classifier_names_the_classes_of_new_pictures(run, pictures, tuned, capsys):
+    (path,) = (run / "evaluation").glob("finetune-*.safetensors")
+    assert f"classifier: {Path('run/evaluation') / path.name}" in tuned
+    assert f"amcl predict run/evaluation/{path.name}" in tuned
+    (pictures / "test" / "broken.png").write_bytes(b"broken")
+    for number, source in enumerate(("run", str(path))):
+        out = f"predictions-{number}.csv"
+        assert main(["predict", source, "--data", "pictures/test", "--out", out]) == 0
+    assert "left out" in capsys.readouterr().err
+    assert Path("predictions-0.csv").read_text() == Path("predictions-1.csv").read_text()
+    with open("predictions-0.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["file"] for row in rows][:2] == ["dark/0.png", "dark/1.png"]
+    assert len(rows) == 8
+    (result,) = read_results(run)
+    right = sum(row["file"].startswith(row["class"]) for row in rows)
+    assert right / 8 == pytest.approx(result.metrics["top1"])
+    assert all(0.5 <= float(row["probability"]) <= 1 for row in rows)
+
+
+def test_predictions_have_as_many_classes_as_asked_for(run, tuned):
+    assert main(["predict", "run", "--data", "pictures", "--out", "p.csv", "--top", "5"]) == 0
+    with open("p.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["file", "class", "probability", "class_2", "probability_2"]
+    assert {rows[0]["class"], rows[0]["class_2"]} == {"dark", "light"}
+    total = float(rows[0]["probability"]) + float(rows[0]["probability_2"])
+    assert total == pytest.approx(1, abs=1e-4)
+
+
+def test_what_cannot_predict_is_told(run, pictures, tuned, capsys):
+    Path("mine.csv").write_text("mine")
+    on = ["--data", "pictures", "--out"]
+    told = refused(capsys, "predict", "run", *on, "mine.csv", code=1)
+    assert "mine.csv exists already" in told
+    assert Path("mine.csv").read_text() == "mine"
+    assert "must end in .csv" in refused(capsys, "predict", "run", *on, "p.txt")
+    assert "no file or folder 'rnu'" in refused(capsys, "predict", "rnu", *on, "p.csv")
+    told = refused(capsys, "predict", "run/backbone.safetensors", *on, "p.csv")
+    assert "does not say its classes, network, transform" in told
+    for file in (run / "evaluation").iterdir():
+        file.unlink()
+    told = refused(capsys, "predict", "run", *on, "p.csv", code=1)
+    assert "amcl evaluate run --protocols finetune" in told
+    assert "not a run folder" in refused(capsys, "predict", "pictures", *on, "p.csv", code=1)
+    assert not Path("p.csv").exists()
 
 
 def test_what_is_wrong_is_told(run, pictures, tmp_path, capsys):
@@ -237,6 +361,10 @@ def test_features_with_file_names(run, pictures, capsys):
     assert "left out" in capsys.readouterr().err
     with np.load("f.npz") as file:
         names, features = file["names"].tolist(), file["features"]
+        assert file["labels"].tolist() == (["dark"] * 4 + ["light"] * 4) + (
+            ["dark"] * 12 + ["light"] * 12
+        )
+        assert file["paths"][0] == str(pictures / "test/dark/0.png")
     assert len(names) == 32
     assert names[0] == str(Path("test/dark/0.png"))
     assert features.shape == (32, amcl.load("run").dim)
@@ -246,6 +374,14 @@ def test_features_with_file_names(run, pictures, capsys):
     assert main(["embed", "run", "--data", "builtin", "--out", "b.npz"]) == 0
     with np.load("b.npz") as file:
         assert file["names"][[0, 160]].tolist() == ["train/00000", "validation/00000"]
+        assert len(file["labels"]) == len(file["names"])
+        assert "paths" not in file
+    assert main(["embed", "run", "--data", "pictures/test", "--out", "t.csv"]) == 0
+    with open("t.csv", newline="") as file:
+        header, first, *_ = csv.reader(file)
+    assert header[:3] == ["file", "label", "f0"]
+    assert first[:2] == ["dark/0.png", "dark"]
+    np.testing.assert_allclose(np.array(first[2:], dtype=np.float32), features[0], rtol=1e-5)
 
 
 def test_an_export_is_timms(pictures, tmp_path, monkeypatch):

@@ -23,11 +23,12 @@ from amcl.evaluation import (
     Transform,
     read_results,
 )
+from amcl.evaluation.results import how
 
 TRANSFORM = Transform(image_size=8)
 QUICK = Protocols(
     knn=KnnSettings(k=5),
-    linear=LinearSettings(epochs=2, lrs=(0.1, 1.0)),
+    linear=LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
     few_labels=FewLabelsSettings(per_class=(5,), draws=2),
     finetune=FinetuneSettings(
         **{"epochs": 10, "warmup_epochs": 0, "min_steps": 0, "lr": 0.5, "batch_size": 32},
@@ -171,8 +172,9 @@ def test_labelled_protocols_need_labels():
     evaluation = Evaluation(Counting(), unlabelled, TRANSFORM)
     for protocol in PROTOCOLS:
         if protocol != "unlabelled":
-            with pytest.raises(ValueError, match=r"no labels in use.*<class>/<file>.*'unlabelled'"):
+            with pytest.raises(ValueError, match=r"needs labels.*colours/CLASS/FILE") as error:
                 evaluation.run(protocol)
+            assert len(str(error.value).split()) < 40
     found = evaluation.run("unlabelled")
     assert (found.split, found.images["images"]) == ("train", 120)
 
@@ -236,3 +238,81 @@ def test_labels_stay_with_their_images_where_files_are_broken(tmp_path):
         found = evaluation.run(protocol)
         assert found.metrics["top1"] == 1, protocol
         assert any("2 unreadable files" in note for note in found.details["notes"]), protocol
+
+
+def uneven_data():
+    """Classes of 20, 20, 20, 20, 20 and 5 training images, and 10 to 2 to be judged on."""
+    probe = data().probe
+    bank = torch.arange(120)[(probe.bank.labels < 5) | (torch.arange(120) < 30)]
+    queries = torch.arange(60)[(probe.queries.labels < 5) | (torch.arange(60) < 12)]
+    return data(
+        probe=replace(probe, bank=probe.bank.subset(bank), queries=probe.queries.subset(queries))
+    )
+
+
+def test_k_follows_the_size_of_classes_unless_it_is_given():
+    found = Evaluation(Counting(), data(), TRANSFORM).run("knn")
+    assert found.settings["k"] == 20
+    given = Evaluation(Counting(), data(), TRANSFORM, settings=QUICK).run("knn")
+    assert given.settings["k"] == 5
+    assert "k 20," in how(found)
+
+
+def test_results_tell_of_every_class(tmp_path):
+    evaluation = Evaluation(Counting(), uneven_data(), TRANSFORM, settings=QUICK, folder=tmp_path)
+    truth = uneven_data().probe.queries.labels
+    for protocol in ("knn", "linear", "logistic", "finetune"):
+        found = evaluation.run(protocol)
+        kept = json.loads(found.path(tmp_path).read_text())["details"]
+        counts = np.array(kept["confusion"])
+        assert counts.sum(1).tolist() == truth.bincount().tolist()
+        top1 = counts.trace() / len(truth)
+        assert found.metrics["top1"] == pytest.approx(top1)
+        shares = counts.diagonal() / counts.sum(1)
+        assert found.metrics["balanced_top1"] == pytest.approx(shares.mean())
+        assert kept["balanced_top1"] == found.metrics["balanced_top1"]
+        per_class = kept["per_class"]
+        assert [per_class[name]["top1"] for name in "abcdef"] == pytest.approx(shares)
+        assert per_class["f"]["images"] == 2
+        worst = counts - np.diag(counts.diagonal())
+        if worst.any():
+            assert kept["confused"][0]["images"] == worst.max()
+        assert kept["interval"]["top1"] == pytest.approx(
+            list(proportion_interval(counts.trace(), len(truth)))
+        )
+        assert "train_top1" not in kept["interval"]
+
+
+def proportion_interval(hits, n, z=1.959964):
+    """Wilson's interval as the roots of (p − h/n)² = z² p (1 − p) / n."""
+    roots = np.roots([1 + z**2 / n, -(2 * hits / n + z**2 / n), (hits / n) ** 2])
+    return sorted(roots.real)
+
+
+def test_few_labels_are_balanced_too(tmp_path):
+    evaluation = Evaluation(Counting(), uneven_data(), TRANSFORM, settings=QUICK, folder=tmp_path)
+    found = evaluation.run("few-labels")
+    assert set(found.metrics) == {"n=5", "balanced n=5"}
+    assert found.details["interval"].keys() == {"n=5"}
+    even = Evaluation(Counting(), data(), TRANSFORM, settings=QUICK).run("few-labels")
+    assert set(even.metrics) == {"n=5"}
+    assert even.details["balanced"]["balanced n=5"] == pytest.approx(even.metrics["n=5"])
+
+
+def test_balanced_accuracy_is_a_metric_only_where_classes_differ_in_size():
+    assert "balanced_top1" not in Evaluation(Counting(), data(), TRANSFORM).run("knn").metrics
+
+
+def test_very_few_images_to_be_judged_on_come_with_a_word_of_caution():
+    probe = data().probe
+    few = replace(probe, queries=probe.queries.subset(torch.arange(28)))
+    found = Evaluation(Counting(), data(probe=few), TRANSFORM).run("knn")
+    assert any("only 28 images are judged on, each worth 3.6" in n for n in found.details["notes"])
+    assert not Evaluation(Counting(), data(), TRANSFORM).run("knn").details["notes"]
+
+
+def test_a_linear_probe_says_how_many_epochs_few_images_had():
+    settings = Protocols(linear=LinearSettings(epochs=2, min_steps=30, lrs=(0.1,)))
+    found = Evaluation(Counting(), data(), TRANSFORM, settings=settings).run("linear")
+    assert found.settings["epochs"] == 30
+    assert "min_steps" not in found.settings  # as results of earlier versions

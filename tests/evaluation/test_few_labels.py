@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
 
 from amcl.evaluation.few_labels import FewLabelsSettings, draw, few_labels
 from amcl.evaluation.logistic import fit
@@ -56,9 +57,9 @@ def test_draws_are_independent_and_the_same_each_time():
     assert torch.isin(*places).double().mean().item() == pytest.approx(0.5, abs=0.07)
 
 
-def test_a_draw_of_more_than_there_are_is_an_error():
-    with pytest.raises(ValueError, match="class 1 has 2 images: draw so many or fewer"):
-        draw(torch.tensor([0, 0, 0, 1, 1]), 3, seed=0, number=0)
+def test_a_small_class_gives_all_it_has():
+    labels = torch.tensor([0, 0, 0, 0, 1, 1])
+    assert labels[draw(labels, 3, seed=0, number=0)].tolist() == [0, 0, 0, 1, 1]
     with pytest.raises(ValueError, match="n must be a whole number"):
         draw(torch.tensor([0, 1]), 0, seed=0, number=0)
 
@@ -133,25 +134,45 @@ def test_the_baseline_is_trained_only_where_it_is_asked_for():
         few_labels(*data(), NAMES, FewLabelsSettings(per_class=(5,), supervised=True))
 
 
-def test_sizes_above_the_smallest_class_are_left_out_with_a_note():
-    made = FewLabelsSettings(per_class=(10, 25, 26, 500), draws=1)
+def test_sizes_that_half_of_the_classes_cannot_fill_are_left_out_with_a_note():
+    made = FewLabelsSettings(per_class=(10, 25, 26, 31, 500), draws=1)
     found = few_labels(*data(), NAMES, made)
-    assert list(found.features) == [10, 25]
-    why = "the smallest class, cat, has 25 images"
-    assert found.skipped == {26: why, 500: why}
+    assert list(found.features) == [10, 25, 26]
+    why = "half of the classes or more have fewer images; their median is 30"
+    assert found.skipped == {31: why, 500: why}
     told = json.loads(json.dumps(found.details(), allow_nan=False))
-    assert told["skipped"] == {"26": why, "500": why}
-    assert told["notes"] == [f"n=26 was left out: {why}.", f"n=500 was left out: {why}."]
+    assert told["skipped"] == {"31": why, "500": why}
+    assert told["notes"] == [
+        *(f"n={n} was left out: {why}." for n in (31, 500)),
+        "n=26: 1 smaller classes give all they have (cat 25).",
+    ]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "why"),
-    [((40, 25, 30), "cat, has 25 images"), ((9, 1, 9), "cat, has 1 image. "), ((9, 9, 0), "dog, ")],
-)
-def test_where_no_size_is_left_it_is_an_error(sizes, why):
-    made = FewLabelsSettings(per_class=(50, 100))
-    with pytest.raises(ValueError, match=rf"per_class=\(50, 100\) asks for too many.*{why}"):
-        few_labels(*data(sizes), NAMES, made)
+def test_one_tiny_class_does_not_make_it_impossible():
+    found = few_labels(*data((40, 2, 30)), NAMES, FewLabelsSettings(draws=2))
+    assert list(found.features) == [10, 20]
+    assert "n=10: 1 smaller classes give all they have (cat 2)." in found.notes
+
+
+@pytest.mark.parametrize(("sizes", "median"), [((40, 25, 30), 30), ((9, 1, 9), 9), ((9, 9, 0), 9)])
+def test_where_no_size_can_be_filled_the_median_size_of_classes_is_taken(sizes, median):
+    found = few_labels(*data(sizes), NAMES, FewLabelsSettings(per_class=(50, 100), draws=1))
+    assert list(found.features) == [median]
+    assert list(found.skipped) == [50, 100]
+
+
+def test_balanced_accuracies_count_each_class_the_same():
+    train_x, train_y, test_x, test_y = *noisy((40, 25, 30), 0), *noisy((60, 10, 5), 1)
+    found = few_labels(
+        *(train_x, train_y, test_x, test_y, NAMES), FewLabelsSettings(per_class=(5,), draws=2)
+    )
+    expected = []
+    for number in range(2):
+        at = draw(train_y, 5, 0, number)
+        model = LogisticRegression(max_iter=1000).fit(train_x[at].double(), train_y[at])
+        expected.append(balanced_accuracy_score(test_y, model.predict(test_x.double())))
+    assert found.features[5].balanced == pytest.approx(expected)
+    assert found.balanced() == {"balanced n=5": pytest.approx(np.mean(expected))}
 
 
 def test_draws_of_every_image_are_told_to_be_the_same():

@@ -10,7 +10,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from amcl.evaluation import knn as module
-from amcl.evaluation.knn import KnnSettings, knn, knn_accuracy, knn_predict, knn_scores
+from amcl.evaluation.knn import (
+    KnnSettings,
+    default_k,
+    knn,
+    knn_accuracy,
+    knn_predict,
+    knn_scores,
+)
 
 METRICS = ("cosine", "euclidean")
 
@@ -152,7 +159,7 @@ def test_votes_too_small_for_a_number_still_rank():
     query, truth = torch.tensor([[1.0, 0]]), torch.tensor([4])
     settings = KnnSettings(k=6, tau=1e-4)
     found = [
-        knn(bank, labels, query, truth, settings, 6)
+        knn(bank, labels, query, truth, settings, 6)[0]
         for labels in (torch.arange(6), torch.tensor([0, 1, 2, 3, 5, 4]))
     ]
     # Sixth of six classes, then fifth: all votes but the first are 0 in float32.
@@ -165,7 +172,7 @@ def test_top_1_and_top_5_are_scikit_learns(metric, classes):
     bank, queries = features(90), features(200)
     labels, truth = torch.arange(90) % classes, torch.arange(200) % classes
     theirs = scikit_learn(bank, labels, 90, 0.5, metric).predict_proba(queries.numpy())
-    found = knn(bank, labels, queries, truth, KnnSettings(k=90, tau=0.5, metric=metric), classes)
+    found = knn(bank, labels, queries, truth, KnnSettings(k=90, tau=0.5, metric=metric), classes)[0]
     tops = {"top1": 1, "top5": 5} if classes > 5 else {"top1": 1}
     assert found == {
         name: pytest.approx(top_k_accuracy_score(truth, theirs, k=n, labels=range(classes)))
@@ -176,17 +183,17 @@ def test_top_1_and_top_5_are_scikit_learns(metric, classes):
 def test_a_class_without_a_vote_is_no_hit():
     bank, labels, queries = features(60), torch.arange(60) % 7, features(50)
     truth = torch.randint(7, (50,))
-    found = knn(bank, labels, queries, truth, KnnSettings(k=1), classes=7)
+    found = knn(bank, labels, queries, truth, KnnSettings(k=1), classes=7)[0]
     assert found["top5"] == found["top1"] == knn_accuracy(bank, labels, queries, truth, k=1)
     assert 0 < found["top1"] < 1
-    unseen = knn(bank, labels, queries, torch.full((50,), 8), KnnSettings(k=1), classes=9)
+    unseen, _ = knn(bank, labels, queries, torch.full((50,), 8), KnnSettings(k=1), classes=9)
     assert unseen == {"top1": 0, "top5": 0}
 
 
 def test_equal_scores_stand_in_the_order_of_classes():
     bank, query = torch.ones(6, 2), torch.ones(6, 2)
     labels = torch.tensor([5, 4, 3, 2, 1, 0])
-    found = knn(bank, labels, query, torch.arange(6), KnnSettings(), classes=6)
+    found = knn(bank, labels, query, torch.arange(6), KnnSettings(k=200), classes=6)[0]
     assert found == {"top1": pytest.approx(1 / 6), "top5": pytest.approx(5 / 6)}
 
 
@@ -219,7 +226,7 @@ def test_cosines_of_very_long_and_short_features():
 
 def test_features_of_zeros_have_cosine_0():
     bank, labels = torch.tensor([[0.0, 0], [1, 0], [-1, 0]]), torch.arange(3)
-    scores = knn_scores(bank, labels, torch.tensor([[2.0, 0], [0, 0]]), 3, tau=1.0)
+    scores = knn_scores(bank, labels, torch.tensor([[2.0, 0], [0, 0]]), 3, k=3, tau=1.0)
     expected = torch.tensor([[0.0, 1, -1], [0, 0, 0]]).softmax(1)
     torch.testing.assert_close(scores, expected)
 
@@ -294,3 +301,33 @@ def test_settings_say_what_is_wrong():
         KnnSettings(metric="manhattan")
     with pytest.raises(ValueError, match="tau must be"):
         knn_predict(features(3), torch.arange(3), features(3), tau=0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "k"),
+    [
+        ([1000] * 10, 200),
+        ([60, 55, 50, 40, 30, 22, 15, 9, 4, 2], 22),
+        ([1] * 5, 1),
+        ([36] * 10, 36),
+    ],
+)
+def test_k_is_the_median_size_of_classes_up_to_200(sizes, k):
+    labels = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
+    assert default_k(labels) == k
+    bank, queries, truth = features(len(labels)), features(30), torch.arange(30) % len(sizes)
+    assert knn_accuracy(bank, labels, queries, truth) == knn_accuracy(
+        bank, labels, queries, truth, k=k
+    )
+
+
+def test_small_classes_are_not_outvoted_by_default():
+    """Two classes that features tell apart, one of them of 5 images."""
+    labels = torch.tensor([0] * 5 + [1] * 5 + [2] * 200)
+    centres = torch.eye(3)
+    chance = torch.Generator().manual_seed(0)
+    bank = centres[labels] + 0.1 * torch.randn(210, 3, generator=chance)
+    queries = centres.repeat(10, 1) + 0.1 * torch.randn(30, 3, generator=chance)
+    truth = torch.arange(3).repeat(10)
+    assert knn_accuracy(bank, labels, queries, truth, tau=1.0) == 1
+    assert knn_accuracy(bank, labels, queries, truth, k=200, tau=1.0) < 0.5

@@ -12,9 +12,18 @@ from sklearn.metrics import top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
 from amcl.data.split import hold_out
+from amcl.evaluation.labelled import choosing
 from amcl.evaluation.logistic import LogisticSettings, fit, logistic
 from amcl.seeds import seed_of
 
+
+@pytest.fixture
+def _large(monkeypatch):
+    """These few images chosen from as many are: by one hold-out and its accuracy."""
+    monkeypatch.setattr("amcl.evaluation.labelled.SMALL", 0)
+
+
+large = pytest.mark.usefixtures("_large")
 module = importlib.import_module("amcl.evaluation.logistic")  # not the function
 D = 6
 
@@ -61,6 +70,7 @@ def test_one_cost_is_scikit_learns_regression(classes, standardise, cost):
     assert (found["hold_out_images"], found["hold_out_top1"], found["notes"]) == (0, {}, [])
 
 
+@large
 @pytest.mark.parametrize("standardise", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_cost_is_chosen_on_a_hold_out_and_all_images_are_in_the_last_fit(standardise, seed):
@@ -80,6 +90,7 @@ def test_the_cost_is_chosen_on_a_hold_out_and_all_images_are_in_the_last_fit(sta
     assert found["top1"] == pytest.approx(model.score(prepared(test_x), test_y.numpy()))
 
 
+@large
 def test_standardisation_matters_and_knows_nothing_of_the_hold_out(monkeypatch):
     train_x, train_y, test_x, test_y = data()
     seen = []
@@ -90,7 +101,8 @@ def test_standardisation_matters_and_knows_nothing_of_the_hold_out(monkeypatch):
     found = logistic(train_x, train_y, test_x, test_y, 3, made)
     assert seen == [240, 240, 300]
     raw = LogisticSettings(costs=(0.001, 0.01), hold_out=0.2)
-    assert logistic(train_x, train_y, test_x, test_y, 3, raw) != found
+    other = logistic(train_x, train_y, test_x, test_y, 3, raw)
+    assert other["hold_out_loss"] != found["hold_out_loss"]
 
 
 def test_the_test_set_does_not_choose():
@@ -100,15 +112,36 @@ def test_the_test_set_does_not_choose():
         for truth in (test_y, test_y.roll(1))
     )
     assert found.pop("top1") != other.pop("top1")
+    assert torch.equal(found.pop("predicted"), other.pop("predicted"))
     assert found == other
 
 
-def test_the_notes_tell_a_cost_at_the_edge_and_of_equals_the_smallest_is_chosen():
+@large
+def test_of_equal_costs_the_smallest_is_chosen_and_none_is_told_to_be_at_the_edge():
     x, y = torch.eye(3).repeat(20, 1), torch.arange(3).repeat(20)
     found = logistic(x, y, x, y, 3, LogisticSettings(costs=(10.0, 0.1, 1.0)))
     assert set(found["hold_out_top1"].values()) == {1.0}
-    assert found["cost"] == 0.1
-    assert found["notes"] == ["the chosen cost, 0.1, is the smallest of the grid: widen it."]
+    assert (found["cost"], found["notes"]) == (0.1, [])
+
+
+def test_few_images_choose_the_cost_by_the_loss_of_every_part_in_turn():
+    train_x, train_y, test_x, test_y = data()
+    made = LogisticSettings(costs=(1.0, 1e-5, 0.01))
+    found = logistic(train_x, train_y, test_x, test_y, 3, made)
+    seed = seed_of(0, "logistic", "hold-out")
+    parts = choosing(made.costs, train_y, made.hold_out, seed)
+    assert (found["folds"], found["hold_out_images"]) == (5, 300)
+    for cost in made.costs:
+        losses = []
+        for part in parts:
+            kept = ~torch.isin(torch.arange(300), part)
+            model, prepared = theirs(train_x[kept], train_y[kept], cost)
+            likely = torch.from_numpy(model.predict_log_proba(prepared(train_x[part])))
+            losses.append(-likely.gather(1, train_y[part][:, None]))
+        expected = torch.cat(losses).mean().item()
+        assert found["hold_out_loss"][f"{cost:g}"] == pytest.approx(expected, rel=1e-3)
+    lowest = min(found["hold_out_loss"], key=found["hold_out_loss"].get)
+    assert found["cost"] == float(lowest)
 
 
 def test_a_fit_that_does_not_converge_is_told_and_not_warned_of():
@@ -125,6 +158,7 @@ def test_a_fit_that_does_not_converge_is_told_and_not_warned_of():
     assert found["converged"] is False
     assert found["notes"] == ["the last fit, with cost 1, had not converged: raise max_iter."]
     assert "cost 2 had not converged when it was compared: raise max_iter." in several["notes"]
+    del several["predicted"]
     assert json.loads(json.dumps(several, allow_nan=False)) == several
 
 
@@ -178,8 +212,13 @@ def test_data_that_does_not_fit_is_an_error():
         logistic(train_x / 0, train_y, test_x, test_y, 3, made)
     with pytest.raises(ValueError, match="all 300 training images are of one"):
         fit(train_x, torch.zeros_like(train_y), 1.0)
-    with pytest.raises(ValueError, match="one a class, leave none to choose from costs="):
-        logistic(train_x[:3], train_y[:3], test_x, test_y, 3, made)
+
+
+def test_one_image_a_class_takes_the_middle_of_the_grid_and_says_so():
+    train_x, train_y, test_x, test_y = data()
+    found = logistic(train_x[:3], train_y[:3], test_x, test_y, 3, LogisticSettings())
+    assert found["cost"] == 1.0
+    assert "every class has one training image, so none could choose" in found["notes"][0]
 
 
 @pytest.mark.parametrize("standardise", [False, True])

@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from amcl.evaluation.results import Result, read_results, spelled, table
+from amcl.evaluation.results import Result, how, read_results, spelled, table
 
 
 def result(**changed):
@@ -117,5 +117,32 @@ def test_the_table_tells_numbers_settings_and_notes():
     assert "top1 91.2%" in told
     assert "k 200, tau 0.1, metric cosine" in told
     assert "note: the images were seen" in told
-    assert "epochs 100, augment, lr 0.1 of 2, chosen on 5,000 training images" in told
+    assert "epochs 100, augment, lr 0.1, chosen among 2 values on 5,000 training images" in told
     assert "50,000 train, 10,000 test, 10 classes" in told
+
+
+def test_accuracies_of_few_images_come_with_their_interval():
+    details = {"interval": {"top1": [0.85, 0.95]}}
+    few = result(details=details, images={"train": 300, "test": 150, "classes": 10})
+    assert spelled(few, "top1") == "91.2% [85.0%, 95.0%]"
+    assert "95 % interval" in how(few)
+    many = result(details=details)
+    assert spelled(many, "top1") == "91.2%"
+    assert "95 % interval" not in how(many)
+
+
+def test_measures_without_labels_say_which_direction_is_better():
+    found = result(protocol="unlabelled", metrics={"alignment": 0.24, "auroc": 0.9})
+    assert [spelled(found, name) for name in found.metrics] == ["0.24 ↓", "0.9 ↑"]
+    assert "↑ higher is better, ↓ lower is better" in how(found)
+
+
+def test_results_of_earlier_versions_are_read(tmp_path):
+    """They have no accuracy by class, no interval and no folds."""
+    old = result(
+        protocol="linear",
+        details={"lr": 0.1, "hold_out_images": 29, "hold_out_top1": {"0.1": 1, "1": 0.5}},
+    )
+    old.write(tmp_path)
+    assert read_results(tmp_path) == [old]
+    assert "lr 0.1, chosen among 2 values on 29 training images" in how(old)

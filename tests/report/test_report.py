@@ -11,6 +11,7 @@ import browser
 from amcl.analysis import backbone_similarity, scaled, separation_of
 from amcl.analysis.cost import cost_of
 from amcl.evaluation import Result
+from amcl.evaluation.scores import by_class
 from amcl.report import Beside, Chart, Gallery, Map, Note, Paragraph, ReportSettings, Table, report
 from amcl.report.compose import page_of
 from amcl.report.runs import read_runs
@@ -238,6 +239,46 @@ def test_results_of_evaluations_are_shown(two, tmp_path):
         ("knn (older weights)", "builtin, validation", "top1 51.0%, top5 90.0%"),
         ("knn", "builtin, validation", "top1 61.2%"),
     ]
+
+
+def judged(count, protocol="linear"):
+    """A result on `count` classes, each of 4 images, of which one is taken for the next class."""
+    names = [f"class {i}" for i in range(count)]
+    truth = torch.arange(count).repeat_interleave(4)
+    predicted = truth.clone()
+    predicted[::4] = (truth[::4] + 1) % count
+    return Result(
+        protocol=protocol,
+        data="builtin",
+        split="validation",
+        metrics={"top1": 0.75},
+        model={"name": "amcl", "sha256": "1"},
+        settings={},
+        seed=0,
+        details=by_class(predicted, truth, names),
+    )
+
+
+def test_few_classes_have_a_confusion_matrix_and_an_accuracy_each(two):
+    found = [judged(10, "knn"), judged(10), judged(10, "logistic")]
+    section = results([replace(two[0], results=found)])
+    assert "linear on builtin, validation: accuracy 75.0%, balanced accuracy" in words(section)
+    (chart,) = of(section, Chart)
+    texts = [text.get_text() for text in chart.figure.axes[0].texts]
+    assert sorted(texts) == sorted(["3", "1"] * 10)
+    assert chart.figure.axes[0].get_xticklabels()[0].get_text() == "class 0"
+    table = of(section, Table)[-1]
+    assert table.rows[3] == ("class 3", "75.0%", "4")
+    assert len(table.rows) == 10
+
+
+def test_many_classes_have_the_pairs_that_are_confused_most(two):
+    section = results([replace(two[0], results=[judged(30)])])
+    assert of(section, Chart) == []
+    pairs, lowest = of(section, Table)[1:]
+    assert pairs.rows[0] == ("class 0", "class 1", "1")
+    assert (len(pairs.rows), len(lowest.rows)) == (10, 10)
+    assert "of 30" in lowest.caption
 
 
 def test_settings_that_differ(two):

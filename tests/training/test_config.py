@@ -33,6 +33,7 @@ def other(value):
 
 CHOICES = {
     "subset": 64,
+    "knn_k": 7,
     "stem": "small",
     "backbone": "resnet34",
     "patch": 8,

@@ -267,8 +267,23 @@ def test_run_folder(finished):
     log = (finished / "log.txt").read_text()
     assert "160 images" in log
     assert "epoch 2/2" in log
+    assert "kNN probe with k = 20" in log
     environment = json.loads((finished / "environment.jsonl").read_text())
     assert environment["packages"]["torch"].startswith("2.")
+
+
+def test_the_probe_has_as_many_neighbours_as_a_class_has_images_unless_told():
+    data = builtin()
+    (size,) = set(data.probe.bank.labels.bincount().tolist())
+    assert Watch(data, knn_k=None).knn_k == min(size, 200)
+    assert Watch(data, knn_k=5).describe() == ["kNN probe with k = 5"]
+    large = replace(data.probe, bank=data.probe.bank.subset(torch.arange(1600) % 160))
+    large = replace(large, bank=replace(large.bank, labels=torch.arange(1600) % 4))
+    assert Watch(replace(data, probe=large), knn_k=None).knn_k == 200  # as on CIFAR-10
+    assert recipes.recipe("cifar10-simclr").run.knn_k is None
+    few = replace(data, probe=replace(large, bank=large.bank.subset(torch.arange(40))))
+    assert Watch(few, None).describe() == ["kNN probe with k = 10"]
+    assert Watch(replace(data, probe=None), None).describe() == []
 
 
 def test_a_single_held_out_image_has_no_spread():

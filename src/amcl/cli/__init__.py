@@ -1,6 +1,7 @@
 """The command line: `amcl COMMAND …`, a file for each command.
 
 Exit codes: 0 all is well; 1 it could not be done; 2 a wrong option or input; 3 training diverged;
+4 some of the protocols of `amcl evaluate` could not run, and the results of the others were shown;
 130 or 143 stopped by Ctrl-C or SIGTERM.
 """
 
@@ -21,6 +22,7 @@ COMMANDS = {
     "analyse": "what a setting does: heads, views, temperatures, labels, as table and picture",
     "reproduce": "the paper's tables and figures",
     "cost": "parameters and FLOPs, with and without AMCL",
+    "predict": "name the classes of new pictures by a fine-tuned classifier",
     "embed": "write the features of images with their file names",
     "export": "a run as files for other tools: timm, ONNX, a model card",
     "recipes": "list recipes, or show one",

@@ -11,22 +11,26 @@ from amcl.cli.model import Model, ModelOptions
 from amcl.cli.pretrain import attempt
 from amcl.models.embed import embed
 from amcl.training.display import console, log_to_console
+from amcl.training.hardware import set_threads
 
 logger = logging.getLogger("amcl")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Embed:
-    """Write the features of images and their file names.
+    """Write the features of images, their file names, and their labels where they have any.
 
     amcl embed runs/first --data FOLDER --out features.npz
+
+    amcl embed runs/first --data FOLDER --out features.csv
     """
 
     model: Model
     data: str
     """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
     out: Path
-    """The file to write, new: .npz (names, features), or .parquet (name, feature)."""
+    """The file to write, new: .csv (file, label, f0, f1, …), .npz or .parquet; labels where images
+    lie in a folder for each class."""
     data_root: Path | None = None
     """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
     canvas: int | None = None
@@ -38,6 +42,8 @@ class Embed:
     """Processes that decode pictures; none: one a core, at most 8."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto: a GPU where there is one."""
+    threads: int = 0
+    """CPU threads; 0: as torch chooses."""
     weights: Annotated[ModelOptions, tyro.conf.OmitArgPrefixes] = field(
         default_factory=ModelOptions
     )
@@ -51,6 +57,7 @@ def main(args: list[str]) -> int:
 def _embed(args: list[str]) -> None:
     options = tyro.cli(Embed, args=args, prog="amcl embed")
     log_to_console()
+    set_threads(options.threads)
     subject = options.weights.open(options.model)
     found = embed(
         subject,

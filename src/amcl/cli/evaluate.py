@@ -1,9 +1,11 @@
 """`amcl evaluate`: how good a backbone is."""
 
+import difflib
 import logging
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import tyro
 from rich.console import Console
@@ -13,7 +15,9 @@ from amcl.cli.pretrain import attempt
 from amcl.evaluation import PROTOCOLS, Evaluation, Protocol, Protocols, Result
 from amcl.evaluation.results import table
 from amcl.models.evaluate import JudgedOn, evaluation_of, settings_of
+from amcl.training import RunError
 from amcl.training.display import log_to_console
+from amcl.training.hardware import set_threads
 
 logger = logging.getLogger("amcl")
 
@@ -31,9 +35,11 @@ amcl evaluate resnet18 --pretrained --data FOLDER
 
 A run is judged on the data it was trained on unless --data names others. The table comes on screen;
 each result is kept as JSON in RUN/evaluation, features in RUN/features. What a protocol chooses is
-chosen on a hold-out of the training images, never on those it is judged on."""
+chosen on a hold-out of the training images, never on those it is judged on. A protocol that cannot
+run is named with the reason, and the others are run: exit code 4 if it was asked for."""
 
 USUAL: tuple[Protocol, ...] = ("knn", "linear", "unlabelled")
+SMALL = 2000  # training images below which logistic regression is run too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,14 +47,17 @@ class Options:
     """What `amcl evaluate` takes."""
 
     model: Model
-    protocols: tuple[Protocol, ...] = ()
-    """Which to run; none: knn, linear and unlabelled, the last alone where there are no labels."""
+    protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(PROTOCOLS))] = ()
+    """Which to run; none: knn, linear and unlabelled, with logistic where there are fewer than
+    2,000 training images, and unlabelled alone where there are no labels."""
     out: Path | None = None
     """Where results and features are kept; none: the run folder, and nowhere for other models."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto: a GPU where there is one."""
     precision: Literal["32", "bf16"] = "32"
     """bf16: fine-tune in bfloat16, on a GPU."""
+    threads: int = 0
+    """CPU threads; 0: as torch chooses."""
     seed: int = 0
     """Order, draws and views follow from it; it is stored with each result."""
     images: Annotated[JudgedOn, tyro.conf.OmitArgPrefixes] = field(default_factory=JudgedOn)
@@ -64,6 +73,12 @@ def main(args: list[str]) -> int:
     return attempt("amcl evaluate", lambda: _evaluate(args), goes_on)
 
 
+class SomeFailed(RunError):
+    """Some protocols could not run; the results of the others were shown."""
+
+    exit_code = 4
+
+
 def parse(args: list[str], settings: Protocols | None = None) -> Options:
     """The options of a command line, on top of settings of protocols."""
     default = Options(model=tyro.MISSING, settings=settings or Protocols())
@@ -74,7 +89,9 @@ def parse(args: list[str], settings: Protocols | None = None) -> Options:
 
 def _evaluate(args: list[str]) -> None:
     options = parse(args)
+    protocols = known_protocols(options.protocols)
     log_to_console()
+    set_threads(options.threads)
     subject = options.weights.open(options.model, options.seed)
     options = parse(args, settings_of(subject))  # what a run says comes before our defaults
     evaluation = evaluation_of(
@@ -86,21 +103,54 @@ def _evaluate(args: list[str]) -> None:
         seed=options.seed,
         folder=options.out,
     )
-    show(evaluation, run_all(evaluation, options.protocols))
+    results, failed = run_all(evaluation, protocols)
+    show(evaluation, results)
+    told = [f"{name} could not run: {why}" for name, why in failed.items()]
+    if told and protocols:
+        raise SomeFailed("\n".join(told))
+    for line in told:
+        logger.warning(line)
 
 
-def run_all(evaluation: Evaluation, protocols: tuple[Protocol, ...]) -> list[Result]:
-    """The results of protocols; of the usual ones, those that the data allow, if none is named."""
-    chosen = protocols or USUAL
-    if not protocols and evaluation.data.probe is None:
-        chosen = ("unlabelled",)
-        logger.info("no labels in use: %s", "; ".join(evaluation.data.notes) or "labels are off")
-    results = []
+def known_protocols(names: tuple[str, ...]) -> tuple[Protocol, ...]:
+    """The protocols of these names; an unknown name is an error that tells the nearest one."""
+    for name in names:
+        if name not in PROTOCOLS:
+            near = difflib.get_close_matches(name, PROTOCOLS, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROTOCOLS)}."
+            raise ValueError(f"--protocols: there is no {name!r}: {hint}")
+    return cast(tuple[Protocol, ...], names)
+
+
+def run_all(
+    evaluation: Evaluation, protocols: tuple[Protocol, ...]
+) -> tuple[list[Result], dict[str, str]]:
+    """The results of protocols, the usual ones if none is named, and why others could not run.
+
+    An error if none of them could.
+    """
+    results: list[Result] = []
+    failed: dict[str, ValueError] = {}
+    chosen = protocols or _usual(evaluation)
     for protocol in PROTOCOLS:
         if protocol in chosen:
             logger.info("%s …", protocol)
-            results.append(evaluation.run(protocol))
-    return results
+            try:
+                results.append(evaluation.run(protocol))
+            except ValueError as error:
+                failed[protocol] = error
+    if failed and not results:
+        raise next(iter(failed.values()))
+    return results, {name: str(error) for name, error in failed.items()}
+
+
+def _usual(evaluation: Evaluation) -> tuple[Protocol, ...]:
+    """What is run if nothing is named."""
+    probe = evaluation.data.probe
+    if probe is None:
+        logger.info("no labels in use: %s", "; ".join(evaluation.data.notes) or "labels are off")
+        return ("unlabelled",)
+    return (*USUAL, "logistic") if len(probe.bank.labels) < SMALL else USUAL
 
 
 def show(evaluation: Evaluation, results: list[Result]) -> None:
@@ -108,5 +158,11 @@ def show(evaluation: Evaluation, results: list[Result]) -> None:
     console = Console(highlight=False)
     console.print()
     console.print(table(results, evaluation.name))
-    if evaluation.folder is not None:
-        console.print(f"\nkept in {evaluation.folder / 'evaluation'}", soft_wrap=True, markup=False)
+    if evaluation.folder is None:
+        return
+    lines = [f"\nkept in {evaluation.folder / 'evaluation'}"]
+    for result in results:
+        if result.protocol == "finetune" and (path := result.classifier(evaluation.folder)):
+            use = f"amcl predict {shlex.quote(str(path))} --data FOLDER --out predictions.csv"
+            lines += [f"classifier: {path}", f"to use it: {use}"]
+    console.print("\n".join(lines), soft_wrap=True, markup=False)

@@ -11,6 +11,7 @@ from amcl.cli.model import Model, ModelOptions
 from amcl.cli.pretrain import attempt
 from amcl.models.export import export
 from amcl.training.display import log_to_console
+from amcl.training.hardware import set_threads
 
 logger = logging.getLogger("amcl")
 
@@ -31,6 +32,8 @@ class Export:
     """Write backbone.onnx too, checked by onnxruntime (pip install 'amcl-torch[onnx]')."""
     heads: bool = True
     """Write method.safetensors too, with heads and φ, where the run has a checkpoint."""
+    threads: int = 0
+    """CPU threads; 0: as torch chooses."""
     weights: Annotated[ModelOptions, tyro.conf.OmitArgPrefixes] = field(
         default_factory=ModelOptions
     )
@@ -44,6 +47,7 @@ def main(args: list[str]) -> int:
 def _export(args: list[str]) -> None:
     options = tyro.cli(Export, args=args, prog="amcl export")
     log_to_console()
+    set_threads(options.threads)
     subject = options.weights.open(options.model)
     written = export(subject, options.out, onnx=options.onnx, heads=options.heads)
     if options.heads and subject.checkpoint is None:

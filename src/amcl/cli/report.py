@@ -11,6 +11,7 @@ from rich.console import Console
 from amcl.cli.pretrain import attempt
 from amcl.report import ReportSettings, report
 from amcl.training.display import log_to_console
+from amcl.training.hardware import set_threads
 
 DESCRIPTION = """Show what a run has learned, on one page of pictures.
 
@@ -34,6 +35,8 @@ class Options:
     """Run folders."""
     out: Path | None = None
     """The page; none: report.html in the run folder, for several runs in the working folder."""
+    threads: int = 0
+    """CPU threads; 0: as torch chooses."""
     settings: Annotated[ReportSettings, tyro.conf.OmitArgPrefixes] = field(
         default_factory=ReportSettings
     )
@@ -47,6 +50,7 @@ def main(args: list[str]) -> int:
 
 def _report(options: Options) -> None:
     log_to_console(logging.WARNING)
+    set_threads(options.threads)
     path = report(options.runs, options.out, options.settings)
     size = path.stat().st_size / 2**20
     console = Console(highlight=False)

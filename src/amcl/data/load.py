@@ -2,18 +2,18 @@
 
 import logging
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
 import torch
 
-from amcl.data.folder import load_folder
+from amcl.data.folder import label, load_folder
 from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.named import NAMED, data_root, load_named
 from amcl.data.options import BANK, Labels, Options, ProbeSplit
-from amcl.data.pictures import choose_sizes
+from amcl.data.pictures import Listing, choose_sizes
 from amcl.data.split import subset as choose_subset
 from amcl.data.split_folders import find_splits
 from amcl.data.walk import list_images
@@ -78,13 +78,23 @@ def load_dataset(
     return load_folder(folder, options)
 
 
+@dataclass(frozen=True)
+class Pictures:
+    """All images of a source; they are not read yet, so that some may be unreadable."""
+
+    images: Images
+    names: list[str]
+    """Paths below the folder, or split/number in a set."""
+    paths: list[str]
+    """Of the files, absolute; empty where there are none."""
+    labels: list[str]
+    """The class of each image, "" where it is not known; empty where none is."""
+
+
 def list_pictures(
     source: str, *, root: Path | None = None, image_size: int, canvas: int | None = None
-) -> tuple[Images, list[str]]:
-    """All images of a source and their names: paths below a folder, or split/number in a set.
-
-    They are not read yet, so that some may be unreadable.
-    """
+) -> Pictures:
+    """All images of a source, with their names, and their classes as `load_dataset` knows them."""
     options = Options(
         image_size=image_size,
         canvas=canvas,
@@ -107,7 +117,28 @@ def list_pictures(
         logger.warning(warning)
     paths = listing.paths
     _, side, _ = choose_sizes(paths, options)
-    return FileImages(paths, side), [os.path.relpath(path, folder) for path in paths]
+    return Pictures(
+        images=FileImages(paths, side),
+        names=[os.path.relpath(path, folder) for path in paths],
+        paths=[os.path.abspath(path) for path in paths],
+        labels=_labels(folder, paths),
+    )
+
+
+def _labels(folder: Path, paths: list[str]) -> list[str]:
+    """Classes by folders, those of each split on its own; "" where images are not sorted so."""
+    splits = find_splits(folder)
+    names = dict[str, str]()
+    for root in (*splits.train, *splits.apart) if splits.train else (folder,):
+        inside = [path for path in paths if Path(path).is_relative_to(root)]
+        if not inside:
+            continue
+        parts = [splits.parts(path) for path in inside]
+        listing, _ = label(Listing(inside), parts, str(root), "auto")
+        if listing.labels is not None:
+            numbers = listing.labels.tolist()
+            names |= {p: listing.classes[n] for p, n in zip(inside, numbers, strict=True)}
+    return [names.get(path, "") for path in paths] if names else []
 
 
 def has_test_split(source: str) -> bool:
@@ -171,7 +202,7 @@ def nearest(name: str) -> str:
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 
-def _named_pictures(source: str, root: Path, options: Options) -> tuple[MemoryImages, list[str]]:
+def _named_pictures(source: str, root: Path, options: Options) -> Pictures:
     """Both labelled splits of a set that is kept as tensors."""
     test = has_test_split(source)
     if source in NAMED and not test:
@@ -183,10 +214,16 @@ def _named_pictures(source: str, root: Path, options: Options) -> tuple[MemoryIm
     named = load_named(source, root, options) if test else _load_builtin(options)
     if named.probe is None:
         raise RuntimeError(f"{source} has labels")
-    parts = {"train": named.probe.bank.images, named.probe.split: named.probe.queries.images}
-    pixels = torch.cat([images[torch.arange(len(images))] for images in parts.values()])
-    names = [f"{split}/{i:05d}" for split, images in parts.items() for i in range(len(images))]
-    return MemoryImages(pixels), names
+    parts = {"train": named.probe.bank, named.probe.split: named.probe.queries}
+    sets = {split: part.images for split, part in parts.items()}
+    pixels = torch.cat([images[torch.arange(len(images))] for images in sets.values()])
+    numbers = torch.cat([part.labels for part in parts.values()])
+    return Pictures(
+        images=MemoryImages(pixels),
+        names=[f"{split}/{i:05d}" for split, images in sets.items() for i in range(len(images))],
+        paths=[],
+        labels=[named.probe.classes[number] for number in numbers.tolist()],
+    )
 
 
 def _load_builtin(options: Options) -> DataSet:

@@ -1,6 +1,5 @@
 """All protocols on one model and one data set, with features taken once."""
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -9,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import save
 from torch import nn
 
 from amcl.data import DataSet, Images, Probe
@@ -23,13 +21,20 @@ from amcl.evaluation.features import (
     pair_features,
 )
 from amcl.evaluation.few_labels import FewLabelsSettings, few_labels
-from amcl.evaluation.finetuning import FinetuneSettings, Precision, finetune, supervised
-from amcl.evaluation.knn import KnnSettings, knn
+from amcl.evaluation.finetuning import (
+    FinetuneSettings,
+    Precision,
+    finetune,
+    save_classifier,
+    supervised,
+)
+from amcl.evaluation.knn import KnnSettings, default_k, knn
 from amcl.evaluation.linear import FixedFeatures, LinearSettings, TrainingFeatures, linear_probe
 from amcl.evaluation.logistic import LogisticSettings, logistic
-from amcl.evaluation.results import Result
+from amcl.evaluation.results import CLASSIFIER, Result
+from amcl.evaluation.scores import by_class, caution, intervals, uneven
 from amcl.evaluation.unlabelled import UnlabelledSettings, unlabelled
-from amcl.files import digest, whole_file
+from amcl.files import digest
 from amcl.seeds import seed_of
 from amcl.settings import choose
 from amcl.views import ViewSettings
@@ -108,12 +113,10 @@ class Evaluation:
         """The labelled images; an error where there are none, or classes that differ."""
         probe = self.data.probe
         if probe is None:
-            reasons = "; ".join(self.data.notes)
             raise ValueError(
-                f"{self.data.name} has no labels in use, and this protocol needs them"
-                f"{f' ({reasons})' if reasons else ''}: sort the images into a folder for each "
-                "class, take back --labels none or --validation 0, or ask for the protocol "
-                "'unlabelled'."
+                f"this needs labels, and {self.data.name} has none in use: put the images of each "
+                f"class, two or more, into a folder of its own, {self.data.name}/CLASS/FILE, and "
+                "leave out --labels none and --validation 0."
             )
         _check_classes(probe, self.data.name)
         return probe
@@ -160,10 +163,12 @@ class Evaluation:
     def _knn(self) -> Result:
         bank, labels, queries, truth = self._four
         settings, classes = self.settings.knn, len(self.probe.classes)
+        if settings.k is None:  # the result says what was used
+            settings = replace(settings, k=default_k(labels))
         cuda = torch.device(self.device).type == "cuda"  # others lack the float64 of euclidean
         bank = bank.to(self.device) if cuda else bank
-        metrics = knn(bank, labels, queries, truth, settings, classes)
-        return self._result("knn", settings, metrics)
+        metrics, predicted = knn(bank, labels, queries, truth, settings, classes)
+        return self._judged("knn", asdict(settings), metrics, {}, predicted, truth)
 
     def _linear(self) -> Result:
         bank, labels, queries, truth = self._four
@@ -190,28 +195,38 @@ class Evaluation:
             plain=bank,
             device=self.device,
         )
-        return self._result("linear", settings, found.metrics(), found.details())
+        used = asdict(settings) | {"epochs": settings.epochs_on(len(labels))}
+        del used["min_steps"]  # the epochs tell what came of it
+        metrics, details = found.metrics(), found.details()
+        return self._judged("linear", used, metrics, details, found.predicted, truth)
 
     def _logistic(self) -> Result:
         settings, classes = self.settings.logistic, len(self.probe.classes)
-        found = logistic(*self._four, classes, settings, self.seed)
+        bank, labels, queries, truth = self._four
+        found = logistic(bank, labels, queries, truth, classes, settings, self.seed)
+        predicted = found.pop("predicted")
         numbers = ("top1", "top5", "train_top1")
         metrics = {name: found.pop(name) for name in numbers}
         metrics = {name: value for name, value in metrics.items() if value is not None}
-        return self._result("logistic", settings, metrics, found)
+        return self._judged("logistic", asdict(settings), metrics, found, predicted, truth)
 
     def _few_labels(self) -> Result:
         settings = self.settings.few_labels
+        bank, labels, queries, truth = self._four
         found = few_labels(
-            *self._four,
+            *(bank, labels, queries, truth),
             self.probe.classes,
             settings,
             self.seed,
             self._supervised if settings.supervised else None,
         )
         more = {"finetune": asdict(self.settings.finetune), "precision": self.precision}
-        more = more if settings.supervised else {}
-        return self._result("few-labels", settings, found.metrics(), found.details(), more=more)
+        used = asdict(settings) | (more if settings.supervised else {})
+        metrics, details = found.metrics(), found.details()
+        details["interval"] = intervals(metrics, len(truth))
+        if uneven(labels, truth):
+            metrics |= found.balanced()
+        return self._result("few-labels", used, metrics, self._cautious(details, len(truth)))
 
     def _supervised(self, indices: torch.Tensor, number: int) -> float:
         """Test accuracy of the same backbone, trained from scratch on a few labelled images."""
@@ -230,12 +245,13 @@ class Evaluation:
         )
 
     def _finetune(self) -> Result:
-        settings, more = self.settings.finetune, {"precision": self.precision}
+        settings = self.settings.finetune
         if settings.scratch:  # as `finetune` takes it: the result says what was done
             settings = replace(settings, layer_decay=1.0)
+        used = asdict(settings) | {"precision": self.precision}
         place = None
         if self.folder is not None:  # where it is known by what it will have been made of
-            place = self._result("finetune", settings, {}, more=more).path(self.folder)
+            place = self._result("finetune", used, {}).path(self.folder)
             place.parent.mkdir(parents=True, exist_ok=True)
         found = finetune(
             self.model,
@@ -251,10 +267,15 @@ class Evaluation:
             checkpoint=None if place is None else place.with_suffix(".pt"),
         )
         if place is not None:
-            with whole_file(place.with_suffix(".safetensors")) as file:
-                classes = json.dumps(self.probe.classes)
-                file.write(save(found.state_dict, {"classes": classes}))
-        return self._result("finetune", settings, found.metrics(), found.details(), more=more)
+            save_classifier(
+                place.with_suffix(CLASSIFIER),
+                found.state_dict,
+                self.probe.classes,
+                self.model,
+                self.transform,
+            )
+        metrics, details = found.metrics(), found.details()
+        return self._judged("finetune", used, metrics, details, found.predicted, found.truth)
 
     def _unlabelled(self) -> Result:
         settings = self.settings.unlabelled
@@ -274,21 +295,42 @@ class Evaluation:
         self._note_unreadable(unreadable)
         return self._result(
             "unlabelled",
-            settings,
+            asdict(settings),
             unlabelled(*found),
             split=split,
             images={"images": found.shape[1], "sha256": chosen.identity()},
         )
 
+    def _judged(
+        self,
+        protocol: Protocol,
+        settings: dict[str, Any],
+        metrics: dict[str, float],
+        details: dict[str, Any],
+        predicted: torch.Tensor,
+        truth: torch.Tensor,
+    ) -> Result:
+        """The result of a classifier, with what it says of each class."""
+        details = self._cautious(details, len(truth)) | by_class(
+            predicted, truth, self.probe.classes
+        )
+        details["interval"] = intervals(metrics, len(truth))
+        if uneven(self.probe.bank.labels, truth):
+            top1 = {"top1": metrics["top1"], "balanced_top1": details["balanced_top1"]}
+            metrics = top1 | metrics
+        return self._result(protocol, settings, metrics, details)
+
+    def _cautious(self, details: dict[str, Any], images: int) -> dict[str, Any]:
+        return details | {"notes": [*details.get("notes", ()), *caution(images)]}
+
     def _result(
         self,
         protocol: Protocol,
-        settings: Any,
+        settings: dict[str, Any],
         metrics: dict[str, float],
         details: dict[str, Any] | None = None,
         split: str | None = None,
         images: dict[str, Any] | None = None,
-        more: dict[str, Any] | None = None,
     ) -> Result:
         transform = asdict(self.transform)
         return Result(
@@ -297,15 +339,14 @@ class Evaluation:
             split=split or self.probe.split,
             metrics=metrics,
             details=self._noted(details or {}),
-            settings=_plain(asdict(settings) | (more or {}) | {"transform": transform}),
+            settings=_plain(settings | {"transform": transform}),
             seed=self.seed,
             model={"name": self.name, "sha256": self._sha256},
             images=images or self._counts,
         )
 
     def _noted(self, details: dict[str, Any]) -> dict[str, Any]:
-        notes = [*self.notes, *details.get("notes", ())]
-        return {**details, "notes": notes} if notes else details
+        return {**details, "notes": [*self.notes, *details.get("notes", ())]}
 
     @cached_property
     def _sha256(self) -> str:

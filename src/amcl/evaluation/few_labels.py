@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from amcl.evaluation.labelled import check_labelled
-from amcl.evaluation.logistic import fit
+from amcl.evaluation.logistic import Fitted, fit
+from amcl.evaluation.scores import balanced_accuracy
 from amcl.seeds import generator
 from amcl.settings import positive_number, whole_number
 
@@ -21,7 +22,8 @@ class FewLabelsSettings:
     """How many labels, and how often they are drawn."""
 
     per_class: tuple[int, ...] = (10, 20, 50, 100, 200, 500)
-    """Training images a class."""
+    """Training images a class: sizes that more than half of the classes can fill. Smaller classes
+    give all they have."""
     draws: int = 5
     """So many times the images are drawn anew, for a mean and a spread."""
     cost: float = 1.0
@@ -42,9 +44,10 @@ class FewLabelsSettings:
 
 @dataclass(frozen=True)
 class Draws:
-    """The accuracies of several draws."""
+    """The accuracies of several draws, and the balanced ones where they are known."""
 
     accuracies: tuple[float, ...]
+    balanced: tuple[float, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -73,12 +76,18 @@ class FewLabelsResult:
         """Means of the draws, by n."""
         return {name: draws.mean for name, draws in self._rows().items()}
 
+    def balanced(self) -> dict[str, float]:
+        """Means of the balanced accuracies, by n: each class counts the same."""
+        rows = {f"balanced n={n}": draws.balanced for n, draws in self.features.items()}
+        return {name: float(np.mean(shares)) for name, shares in rows.items()}
+
     def details(self) -> dict[str, Any]:
         """Standard deviations, the accuracy of every draw, what was left out, notes."""
         rows = self._rows()
         return {
             "std": {name: draws.std for name, draws in rows.items()},
             "draws": {name: list(draws.accuracies) for name, draws in rows.items()},
+            "balanced": self.balanced(),
             "skipped": {str(n): why for n, why in self.skipped.items()},
             "notes": [f"n={n} was left out: {why}." for n, why in self.skipped.items()]
             + list(self.notes),
@@ -90,7 +99,7 @@ class FewLabelsResult:
 
 
 def draw(labels: torch.Tensor, n: int, seed: int, number: int) -> torch.Tensor:
-    """Indices of n images of each class of labels (N,), sorted.
+    """Indices of n images of each class of labels (N,), or of all that it has; sorted.
 
     The images of a draw with fewer a class are among those with more; draws of another `number`
     are independent.
@@ -104,8 +113,6 @@ def draw(labels: torch.Tensor, n: int, seed: int, number: int) -> torch.Tensor:
     chosen = []
     for label in labels.unique().tolist():
         images = (labels == label).nonzero()[:, 0]
-        if len(images) < n:
-            raise ValueError(f"class {label} has {len(images)} images: draw so many or fewer.")
         stream = generator(seed, "few labels", number, label)
         chosen.append(images[torch.randperm(len(images), generator=stream)[:n]])
     return torch.cat(chosen).sort().values
@@ -135,15 +142,16 @@ def few_labels(
     check_labelled("test", test_x, test_y, len(class_names))
     if settings.supervised and supervised is None:
         raise ValueError("supervised=True needs the training of the baseline: pass `supervised`.")
-    skipped = _skipped(train_y, class_names, settings.per_class)
+    sizes, skipped = _sizes(train_y, settings.per_class)
     features, baseline, notes = {}, {}, []
-    for n in sorted(set(settings.per_class) - set(skipped)):
+    for n in sizes:
         drawn = [draw(train_y, n, seed, number) for number in range(settings.draws)]
         fits = [fit(train_x[at], train_y[at], settings.cost) for at in drawn]
-        features[n] = Draws(tuple(found.accuracy(test_x, test_y) for found in fits))
+        features[n] = _judged(fits, test_x, test_y)
         if settings.supervised and supervised is not None:
             trained = [float(supervised(at, number)) for number, at in enumerate(drawn)]
             baseline[n] = Draws(tuple(trained))
+        notes += _smaller(train_y, class_names, n)
         if stopped := [str(number) for number, found in enumerate(fits) if not found.converged]:
             notes.append(f"n={n}: the regression had not converged in draws {', '.join(stopped)}.")
         if settings.draws > 1 and len(drawn[0]) == len(train_y):
@@ -153,14 +161,29 @@ def few_labels(
     )
 
 
-def _skipped(
-    labels: torch.Tensor, class_names: Sequence[str], per_class: Sequence[int]
-) -> dict[int, str]:
-    """The n that are larger than the smallest class, and why they are left out."""
-    sizes = labels.cpu().bincount(minlength=len(class_names))
-    least, name = int(sizes.min()), class_names[int(sizes.argmin())]
-    why = f"the smallest class, {name}, has {least} image{'s' * (least != 1)}"
-    skipped = {n: why for n in sorted(per_class) if n > least}
-    if len(skipped) == len(per_class):
-        raise ValueError(f"per_class={tuple(per_class)} asks for too many: {why}. Give fewer.")
-    return skipped
+def _judged(fits: Sequence[Fitted], x: torch.Tensor, truth: torch.Tensor) -> Draws:
+    """What the fits of several draws do on the test images."""
+    predicted = [found.log_scores(x).argmax(1) for found in fits]
+    hits = [(one == truth.cpu()).double().mean().item() for one in predicted]
+    return Draws(tuple(hits), tuple(balanced_accuracy(one, truth) for one in predicted))
+
+
+def _sizes(labels: torch.Tensor, per_class: Sequence[int]) -> tuple[list[int], dict[int, str]]:
+    """The n that more than half of the classes can fill, and why the others are left out.
+
+    Where none can be filled, the median size of classes takes their place.
+    """
+    median = int(labels.cpu().unique(return_counts=True)[1].median())
+    why = f"half of the classes or more have fewer images; their median is {median}"
+    skipped = {n: why for n in sorted(per_class) if n > median}
+    return sorted(set(per_class) - set(skipped)) or [median], skipped
+
+
+def _smaller(labels: torch.Tensor, class_names: Sequence[str], n: int) -> list[str]:
+    """A note where classes have fewer than n images."""
+    sizes = labels.cpu().bincount(minlength=len(class_names)).tolist()
+    small = [f"{name} {size}" for name, size in zip(class_names, sizes, strict=True) if size < n]
+    if not small:
+        return []
+    some = ", ".join(small[:5]) + (", …" if len(small) > 5 else "")
+    return [f"n={n}: {len(small)} smaller classes give all they have ({some})."]

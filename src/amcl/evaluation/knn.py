@@ -11,6 +11,7 @@ from amcl.settings import choose, positive_number, whole_number
 
 Metric = Literal["cosine", "euclidean"]
 
+MOST_NEIGHBOURS = 200  # usual for large sets (Wu et al., 2018)
 _ROWS = 1024  # queries in a block: fewer slow the product down, more do not speed it up
 _BYTES = 2**27  # memory for a block of similarities
 
@@ -19,18 +20,33 @@ _BYTES = 2**27  # memory for a block of similarities
 class KnnSettings:
     """How neighbours vote."""
 
-    k: int = 200
-    """Neighbours that vote; at most as many as there are labelled images."""
+    k: int | None = None
+    """Neighbours that vote, at most as many as there are labelled images; none: as many as a class
+    of median size has images, at most 200."""
     tau: float = 0.1
     """Temperature of the votes exp(s/τ): small values listen to the nearest, inf to all alike."""
     metric: Metric = "cosine"
     """Similarity s of two features: cosine, or euclidean for −½‖x − y‖²."""
 
     def __post_init__(self) -> None:
-        whole_number("k", self.k)
+        if self.k is not None:
+            whole_number("k", self.k, "leave it out to follow the size of classes")
         if self.tau != math.inf:
             positive_number("tau", self.tau, "choose a value above 0, or inf for equal votes")
         choose("metric", self.metric, get_args(Metric))
+
+
+def default_k(labels: torch.Tensor) -> int:
+    """k for labelled images: the median size of their classes, at most 200.
+
+    With more neighbours than a class has images, the others among them are wrong whatever the
+    features are, and large classes outvote small ones.
+
+    >>> default_k(torch.arange(10).repeat(500)), default_k(torch.arange(10).repeat(36))
+    (200, 36)
+    """
+    sizes = labels.unique(return_counts=True)[1]
+    return min(MOST_NEIGHBOURS, int(sizes.median()))
 
 
 def knn(
@@ -40,21 +56,23 @@ def knn(
     truth: torch.Tensor,
     settings: KnnSettings,
     classes: int,
-) -> dict[str, float]:
-    """Top-1 accuracy, and top-5 where there are more than 5 classes. Labels: 0 … classes − 1.
+) -> tuple[dict[str, float], torch.Tensor]:
+    """Top-1 accuracy, top-5 where there are more than 5 classes, and the predicted classes (M,).
 
-    Classes with equal scores stand in their order; one that got no vote is never a hit.
+    Labels: 0 … classes − 1. Classes with equal scores stand in their order; one that got no vote is
+    never a hit.
 
     >>> bank, labels = torch.eye(4), torch.tensor([0, 0, 1, 1])
     >>> knn(bank, labels, bank, torch.tensor([0, 1, 1, 1]), KnnSettings(k=1), classes=2)
-    {'top1': 0.75}
+    ({'top1': 0.75}, tensor([0, 0, 1, 1]))
     """
     _check_labels("truth", truth, queries, classes)
     truth = truth.to(bank.device)
     votes = _log_votes(bank, labels, queries, classes, settings)
-    rank = torch.cat([_rank(log_scores, truth[rows]) for rows, log_scores in votes])
+    found = [(_rank(scores, truth[rows]), scores.argmax(1)) for rows, scores in votes]
+    rank, predicted = (torch.cat(part) for part in zip(*found, strict=True))
     tops = (1, 5) if classes > 5 else (1,)
-    return {f"top{n}": (rank < n).double().mean().item() for n in tops}
+    return {f"top{n}": (rank < n).double().mean().item() for n in tops}, predicted.cpu()
 
 
 def knn_scores(
@@ -63,7 +81,7 @@ def knn_scores(
     queries: torch.Tensor,
     classes: int,
     *,
-    k: int = 200,
+    k: int | None = None,
     tau: float = 0.1,
     metric: Metric = "cosine",
     block: int | None = None,
@@ -72,10 +90,11 @@ def knn_scores(
 
     bank: (N, D), labels: (N,), queries: (M, D). Neighbours vote with weight exp(s/τ), where s is
     the cosine or −½‖x − y‖²: on unit vectors both are the same, for there s differs by 1 alone.
-    Of neighbours at one distance the first in the bank is taken. `block` queries are looked at
+    Of neighbours at one distance the first in the bank is taken. k follows the size of classes
+    unless it is given, as in `default_k`. `block` queries are looked at
     at once; without it, so many that a block of similarities takes 128 MB.
 
-    >>> knn_scores(torch.eye(2), torch.tensor([0, 1]), torch.ones(1, 2), classes=3)
+    >>> knn_scores(torch.eye(2), torch.tensor([0, 1]), torch.ones(1, 2), classes=3, k=2)
     tensor([[0.5000, 0.5000, 0.0000]])
     """
     settings = KnnSettings(k=k, tau=tau, metric=metric)
@@ -88,7 +107,7 @@ def knn_predict(
     labels: torch.Tensor,
     queries: torch.Tensor,
     *,
-    k: int = 200,
+    k: int | None = None,
     tau: float = 0.1,
     metric: Metric = "cosine",
     block: int | None = None,
@@ -113,7 +132,7 @@ def knn_accuracy(
     queries: torch.Tensor,
     truth: torch.Tensor,
     *,
-    k: int = 200,
+    k: int | None = None,
     tau: float = 0.1,
     metric: Metric = "cosine",
     block: int | None = None,
@@ -165,7 +184,7 @@ def _log_votes(
     _check_features(bank, queries)
     labels = labels.to(bank.device)
     left, right = _factors(queries.to(bank.device), bank, settings.metric)
-    k = min(settings.k, len(bank))
+    k = min(default_k(labels) if settings.k is None else settings.k, len(bank))
     # What comes out of the search takes memory as well, where all neighbours or classes count.
     step = min(_ROWS, max(_BYTES // (16 * max(k, classes)), 1))
     step = step if block is None else whole_number("block", block)

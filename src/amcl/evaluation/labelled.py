@@ -1,6 +1,8 @@
 """What classifiers on frozen features share: checks, a hold-out that chooses, top-k."""
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -8,6 +10,9 @@ from amcl.data.split import hold_out
 from amcl.settings import positive_number
 
 BLOCK = 8192  # so many images are looked at at once
+SMALL = 200  # a hold-out of fewer images does not choose: cross-validation does
+MOST_FOLDS = 5
+TRIFLE = 0.005  # of accuracy or loss: gains below it are nobody's concern
 
 
 def check_labelled(what: str, x: torch.Tensor, labels: torch.Tensor, classes: int) -> None:
@@ -42,29 +47,96 @@ def check_share(name: str, value: float) -> None:
 
 
 def choosing(
-    name: str, grid: Sequence[float], labels: torch.Tensor, share: float, seed: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Indices of the images to train on, and of those that choose from a grid: none for one value.
+    grid: Sequence[float], labels: torch.Tensor, share: float, seed: int
+) -> list[torch.Tensor]:
+    """Indices of the training images that choose from a grid: parts, each held out in turn.
 
-    Each class has its share in both. labels: (N,).
+    Usually one part, with each class by its share. Where that would be fewer than 200 images, the
+    choice would be one of chance: then up to five parts, which together hold every image but those
+    that are alone in their class (cross-validation). No part for a single value, and none where
+    every class has one image. labels: (N,).
+
+    >>> [len(part) for part in choosing((0.1, 1.0), torch.arange(2).repeat(15), 0.2, seed=0)]
+    [6, 6, 6, 6, 6]
+    >>> [len(part) for part in choosing((0.1, 1.0), torch.arange(2).repeat(1500), 0.2, seed=0)]
+    [600]
     """
     if len(grid) == 1:
-        return torch.arange(len(labels)), torch.empty(0, dtype=torch.long)
-    kept, held = hold_out(labels, max(round(share * len(labels)), 1), seed)
-    if not len(held):
-        raise ValueError(
-            f"{len(labels)} training images, one a class, leave none to choose from "
-            f"{name}={tuple(grid)}: give a single one of these, or more images."
-        )
-    return kept, held
+        return []
+    count = max(round(share * len(labels)), 1)
+    parts = [hold_out(labels, count, seed)[1]] if count >= SMALL else _folds(labels, share, seed)
+    return [part for part in parts if len(part)]
 
 
-def edge_notes(name: str, chosen: float, grid: Collection[float]) -> list[str]:
-    """A note where the best of a grid lies at its edge: beyond it may be better."""
-    for edge, which in ((min, "smallest"), (max, "largest")):
-        if len(grid) > 1 and chosen == edge(grid):
-            return [f"the chosen {name}, {chosen:g}, is the {which} of the grid: widen it."]
-    return []
+def _folds(labels: torch.Tensor, share: float, seed: int) -> list[torch.Tensor]:
+    """Parts of about one size, each class spread over them; no part has all images of a class."""
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    by_class = shuffled[labels[shuffled].argsort(stable=True)]
+    _, of_class, sizes = labels.unique(return_inverse=True, return_counts=True)
+    several = by_class[sizes[of_class[by_class]] > 1]
+    number = min(max(round(1 / share), 2), MOST_FOLDS)
+    return [several[start::number].sort().values for start in range(number)]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The best value of a grid, and what is to be known of the choice."""
+
+    value: float
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What each value of a grid does on the images held out, image by image."""
+
+    hits: dict[float, torch.Tensor]
+    losses: dict[float, torch.Tensor]
+    by_loss: bool
+    """Whether the loss chooses: it tells more of few images than whether they are hit."""
+
+    def choose(self, name: str, grid: Sequence[float]) -> Chosen:
+        """The value that does best; of equals the largest by loss, the smallest by accuracy.
+
+        At the edge of the grid it gets a note, if it is better than its neighbour by more than
+        twice the standard error of their difference. Without any image, the middle of the grid.
+
+        >>> hits = {0.1: torch.tensor([0.0, 1.0]), 1.0: torch.tensor([1.0, 1.0])}
+        >>> Tried(hits, {}, by_loss=False).choose("cost", [0.1, 1.0]).value
+        1.0
+        """
+        if not self.hits:
+            return _middle(name, grid)
+        scores = {value: -loss for value, loss in self.losses.items()}
+        scores = scores if self.by_loss else self.hits
+        means, sign = self.means(scores), 1 if self.by_loss else -1
+        value = max(means, key=lambda value: (means[value], sign * value))
+        order = sorted(means)
+        edges = {order[0]: (order[:2], "smallest"), order[-1]: (order[-2:], "largest")}
+        near, which = edges.get(value, ([], ""))
+        if not any(_clearly(scores[value], scores[one]) for one in near if one != value):
+            return Chosen(value, [])
+        told = f"the chosen {name}, {value:g}, is the {which} of the grid: widen it."
+        return Chosen(value, [told])
+
+    @staticmethod
+    def means(values: Mapping[float, torch.Tensor]) -> dict[float, float]:
+        """Value of the grid → mean over the images."""
+        return {value: rows.double().mean().item() for value, rows in values.items()}
+
+
+def _middle(name: str, grid: Sequence[float]) -> Chosen:
+    value = sorted(grid)[len(grid) // 2]
+    told = f"every class has one training image, so none could choose the {name}: {value:g} is "
+    return Chosen(value, [told + "the middle of the grid."] if len(grid) > 1 else [])
+
+
+def _clearly(better: torch.Tensor, worse: torch.Tensor) -> bool:
+    """Whether scores of the same images differ by more than twice their standard error, and more
+    than a trifle."""
+    gain = better.double() - worse.double()
+    error = gain.std(correction=0).item() / math.sqrt(len(gain))
+    return gain.mean().item() > max(2 * error, TRIFLE)
 
 
 def top_k(scores: torch.Tensor, truth: torch.Tensor, k: int) -> torch.Tensor:

@@ -1,8 +1,9 @@
 """The linear probe: a linear layer on frozen features, many learning rates in one pass."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
@@ -10,11 +11,11 @@ from torch import nn
 
 from amcl.evaluation.labelled import (
     BLOCK,
+    Tried,
     check_grid,
     check_labelled,
     check_share,
     choosing,
-    edge_notes,
     top_k,
 )
 from amcl.seeds import generator, seed_of
@@ -28,6 +29,8 @@ class LinearSettings:
 
     epochs: int = 100
     """Passes over the training images."""
+    min_steps: int = 500
+    """At least so many steps: with few images, epochs are added to as many."""
     batch_size: int = 512
     """Images a step, at most: an epoch is cut into steps of equal size."""
     lrs: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -39,7 +42,9 @@ class LinearSettings:
     weight_decay: float = 0.0
     """Weight decay, of weights and biases."""
     hold_out: float = 0.1
-    """Share of the training images that choose the rate; a single rate needs none."""
+    """Share of the training images that choose the rate, by accuracy; where that is fewer than 200
+    images, by the loss of up to five such shares in turn (cross-validation). A single
+    rate needs none."""
     augment: bool = False
     """Random crops and flips in training: the backbone then sees all images every epoch."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
@@ -49,6 +54,7 @@ class LinearSettings:
 
     def __post_init__(self) -> None:
         whole_number("epochs", self.epochs)
+        finite_number("min_steps", self.min_steps, "0 adds no epochs")
         whole_number("batch_size", self.batch_size)
         choose("norm", self.norm, ("none", "batch"))
         if self.norm == "batch" and self.batch_size < 2:
@@ -61,6 +67,15 @@ class LinearSettings:
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov needs a momentum above 0: raise it, or set nesterov=False.")
         ViewSettings(crop_scale=self.crop_scale)  # it holds the check
+
+    def epochs_on(self, images: int) -> int:
+        """Epochs on that many images, with those that `min_steps` adds.
+
+        >>> LinearSettings().epochs_on(50_000), LinearSettings().epochs_on(287)
+        (100, 500)
+        """
+        steps = math.ceil(images / self.batch_size)
+        return max(self.epochs, math.ceil(self.min_steps / steps))
 
 
 class TrainingFeatures(Protocol):
@@ -117,12 +132,20 @@ class LinearResult:
     """The chosen rate, as in the settings."""
     hold_out_top1: dict[float, float | None]
     """Rate → accuracy on the hold-out that chose; None: diverged. Empty for a single rate."""
+    hold_out_loss: dict[float, float | None]
+    """The same for the mean cross-entropy."""
     hold_out_images: int
     """How many training images chose the rate."""
+    folds: int
+    """Parts in which they were held out in turn; 1: once."""
+    predicted: torch.Tensor
+    """(M,): the likeliest class of each test image."""
     weight: torch.Tensor
     """(K, D): logits are features @ weight.T + bias, with the norm folded in."""
     bias: torch.Tensor
     """(K,)."""
+    notes: tuple[str, ...] = ()
+    """On the choice."""
 
     def metrics(self) -> dict[str, float]:
         """The figures to report."""
@@ -131,14 +154,16 @@ class LinearResult:
 
     def details(self) -> dict[str, Any]:
         """How the rate was chosen."""
-        notes = edge_notes("learning rate", self.lr, self.hold_out_top1)
+        notes = [*self.notes]
         for lr, top1 in self.hold_out_top1.items():
             if top1 is None:
                 notes.append(f"training diverged at the learning rate {lr:g}.")
         return {
             "lr": self.lr,
             "hold_out_images": self.hold_out_images,
+            "folds": self.folds,
             "hold_out_top1": {f"{lr:g}": top1 for lr, top1 in self.hold_out_top1.items()},
+            "hold_out_loss": {f"{lr:g}": loss for lr, loss in self.hold_out_loss.items()},
             "notes": notes,
         }
 
@@ -157,9 +182,10 @@ def linear_probe(
 ) -> LinearResult:
     """Accuracy on `test` (M, D), `truth` (M,), of a linear layer trained on `train`.
 
-    Each rate trains two classifiers in the same pass: one on the training images outside a
-    hold-out, one on all of them. The rate is the one whose first classifier does best on the
-    hold-out (of equals, the smallest), and its second classifier is scored on the test images.
+    Each rate trains several classifiers in the same pass: one on the training images outside each
+    part of a hold-out (see `choosing`), and one on all of them. The rate is the one that does best
+    on the images held out: by accuracy, of equals the smallest, where they are one part of 200 or
+    more, else by cross-entropy. Its last classifier is scored on the test images.
 
     `plain` (N, D): the training features without augmentation, where `train` is not
     `FixedFeatures`. Computed on `device`; in float64 where `test` is, else in float32.
@@ -178,21 +204,27 @@ def linear_probe(
             f"{plain.shape[1]}, those of the test images {test.shape[1]}: take all from one model."
         )
     chance = seed_of(seed, "linear", "hold-out")
-    _, held = choosing("lrs", settings.lrs, labels, settings.hold_out, chance)
+    parts = choosing(settings.lrs, labels, settings.hold_out, chance)
     like = torch.empty(0, device=device, dtype=torch.promote_types(test.dtype, torch.float32))
-    layers = _train(train, held, classes, settings, seed, like)
+    layers = _train(train, parts, classes, settings, seed, like)
     lrs = sorted(settings.lrs)
-    lr, tops = _choose(layers, lrs, plain[held.to(plain.device)], labels[held])
-    layer = layers[-1, lrs.index(lr)]
+    tried, finite = _try(layers, lrs, plain, labels, parts)
+    chosen = tried.choose("learning rate", finite)
+    tops, losses = tried.means(tried.hits), tried.means(tried.losses)
+    layer = layers[-1, lrs.index(chosen.value)]
     return LinearResult(
         top1=_accuracy(layer, test, truth),
         top5=_accuracy(layer, test, truth, 5) if classes > 5 else None,
         train_top1=_accuracy(layer, plain, labels),
-        lr=lr,
-        hold_out_top1=tops,
-        hold_out_images=len(held),
+        lr=chosen.value,
+        hold_out_top1={lr: tops.get(lr) for lr in lrs if parts},
+        hold_out_loss={lr: losses.get(lr) for lr in lrs if parts},
+        hold_out_images=sum(map(len, parts)),
+        folds=len(parts),
+        predicted=_measured(layer, test, truth, lambda logits, _: logits.argmax(1)),
         weight=layer[:, :-1].cpu(),
         bias=layer[:, -1].cpu(),
+        notes=tuple(chosen.notes),
     )
 
 
@@ -207,49 +239,72 @@ def _plain(train: TrainingFeatures, plain: torch.Tensor | None) -> torch.Tensor:
     return train.values
 
 
-def _choose(
-    layers: torch.Tensor, lrs: list[float], x: torch.Tensor, labels: torch.Tensor
-) -> tuple[float, dict[float, float | None]]:
-    """The best rate, and every rate's accuracy on the hold-out (None: diverged)."""
-    finite = dict(zip(lrs, layers.isfinite().all(dim=(0, 2, 3)).tolist(), strict=True))
-    if not any(finite.values()):
+def _try(
+    layers: torch.Tensor,
+    lrs: list[float],
+    x: torch.Tensor,
+    labels: torch.Tensor,
+    parts: Sequence[torch.Tensor],
+) -> tuple[Tried, list[float]]:
+    """The classifiers that did not see a part, on that part; and the rates that did not diverge.
+
+    layers: (G, R, K, D + 1).
+    """
+    whole = layers.isfinite().all(dim=(0, 2, 3)).tolist()
+    finite = [lr for lr, fine in zip(lrs, whole, strict=True) if fine]
+    if not finite:
         raise ValueError(
             f"training diverged at every rate of lrs={tuple(lrs)}: give smaller ones, or a smaller "
             "weight_decay."
         )
-    tops = {
-        lr: _accuracy(layer, x, labels) if finite[lr] else None
-        for lr, layer in zip(lrs, layers[0], strict=True)
-        if len(x)
-    }
-    return max((lr for lr in lrs if finite[lr]), key=lambda lr: (tops.get(lr) or 0.0, -lr)), tops
+    hits: dict[float, torch.Tensor] = {}
+    losses: dict[float, torch.Tensor] = {}
+    cross_entropy = partial(nn.functional.cross_entropy, reduction="none")
+    held = [(x[part.to(x.device)], labels[part]) for part in parts]
+    for lr in finite if parts else ():
+        place = lrs.index(lr)
+        for found, measure in ((hits, partial(top_k, k=1)), (losses, cross_entropy)):
+            rows = (_measured(layers[g, place], *part, measure) for g, part in enumerate(held))
+            found[lr] = torch.cat(list(rows))
+    return Tried(hits, losses, by_loss=len(parts) > 1), finite
+
+
+def _measured(
+    layer: torch.Tensor,
+    x: torch.Tensor,
+    truth: torch.Tensor,
+    measure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> torch.Tensor:
+    """What `measure` makes of logits and labels, image by image. layer: (K, D + 1), x: (N, D)."""
+    found = []
+    for rows, labels in zip(x.split(BLOCK), truth.split(BLOCK), strict=True):
+        logits = torch.addmm(layer[:, -1], rows.to(layer), layer[:, :-1].T)
+        found.append(measure(logits, labels.long().to(layer.device)).cpu())
+    return torch.cat(found)
 
 
 def _accuracy(layer: torch.Tensor, x: torch.Tensor, truth: torch.Tensor, k: int = 1) -> float:
-    """Share of x: (N, D) whose true class is among the k likeliest. layer: (K, D + 1)."""
-    hits = 0
-    for rows, labels in zip(x.split(BLOCK), truth.split(BLOCK), strict=True):
-        logits = torch.addmm(layer[:, -1], rows.to(layer), layer[:, :-1].T)
-        hits += int(top_k(logits, labels.to(layer.device), k).sum())
-    return hits / len(x)
+    """Share of x: (N, D) whose true class is among the k likeliest."""
+    hits = _measured(layer, x, truth, partial(top_k, k=k))
+    return hits.double().mean().item()
 
 
 def _train(
     train: TrainingFeatures,
-    held: torch.Tensor,
+    parts: Sequence[torch.Tensor],
     classes: int,
     settings: LinearSettings,
     seed: int,
     like: torch.Tensor,
 ) -> torch.Tensor:
-    """Layers (2, R, K, D + 1), biases last: without `held`, and on all; (1, …) if none is held.
+    """Layers (G, R, K, D + 1), biases last: without each of the parts, and the last on all images.
 
     They have the device and type of `like`.
     """
     n, dim = len(train.labels), train.dim
-    sees = like.new_ones(2 if len(held) else 1, n)  # (G, N)
-    if len(held):
-        sees[0, held.to(like.device)] = 0
+    sees = like.new_ones(len(parts) + 1, n)  # (G, N)
+    for group, part in enumerate(parts):
+        sees[group, part.to(like.device)] = 0
     labels = train.labels.long().to(like.device)
     layers = _Layers(len(sees), classes, dim, settings, seed, like)
     norm = None
@@ -257,12 +312,13 @@ def _train(
         norm = nn.BatchNorm1d(dim, eps=1e-6, affine=False, device=like.device, dtype=like.dtype)
     least = 1 if norm is None else 2  # one image alone has no variance
     steps = math.ceil(n / settings.batch_size)
-    for epoch in range(settings.epochs):
+    epochs = settings.epochs_on(n)
+    for epoch in range(epochs):
         order = torch.randperm(n, generator=generator(seed, "linear", "order", epoch))
         for step, (x, indices) in enumerate(train.batches(epoch, order.tensor_split(steps))):
             if len(indices) < least:
                 continue
-            progress = (epoch + step / steps) / settings.epochs
+            progress = (epoch + step / steps) / epochs
             x, index = x.to(like), indices.to(like.device)
             factor = (1 + math.cos(math.pi * progress)) / 2
             layers.step(x if norm is None else norm(x), labels[index], sees[:, index], factor)

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from amcl.evaluation.labelled import (
+    Tried,
     check_grid,
     check_labelled,
     check_share,
     choosing,
-    edge_notes,
     top_k,
 )
 from amcl.seeds import seed_of
@@ -25,7 +25,9 @@ class LogisticSettings:
     costs: tuple[float, ...] = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
     """scikit-learn's C to choose from, smaller for a stronger penalty; one value: no choice."""
     hold_out: float = 0.1
-    """Share of the training images that choose the cost; all of them are in the last fit."""
+    """Share of the training images that choose the cost, by accuracy; where that is fewer than 200
+    images, by the loss of up to five such shares in turn (cross-validation). All are
+    in the last fit."""
     max_iter: int = 1000
     """Steps of L-BFGS, at most."""
     standardise: bool = False
@@ -46,14 +48,20 @@ class Fitted:
     converged: bool
     """Whether L-BFGS came to its end within the steps it had."""
 
+    def log_scores(self, x: torch.Tensor, classes: int = 0) -> torch.Tensor:
+        """Logarithms of the probabilities of x: (N, D), for at least so many classes: (N, K).
+
+        A class without training images has −∞.
+        """
+        likely = torch.from_numpy(self.model.predict_log_proba(_numpy(x)))
+        seen = torch.from_numpy(self.model.classes_).long()
+        scores = torch.full((len(x), max(int(seen.max()) + 1, classes)), -torch.inf).to(likely)
+        scores[:, seen] = likely
+        return scores
+
     def accuracy(self, x: torch.Tensor, truth: torch.Tensor, k: int = 1) -> float:
         """Share of x: (N, D) whose true class is among the k likeliest."""
-        likely = torch.from_numpy(self.model.predict_proba(_numpy(x)))
-        seen = torch.from_numpy(self.model.classes_).long()
-        # A class without training images is never predicted.
-        scores = torch.full((len(x), max(int(seen.max()) + 1, k)), -torch.inf).to(likely)
-        scores[:, seen] = likely
-        return top_k(scores, truth.cpu(), k).double().mean().item()
+        return top_k(self.log_scores(x, k), truth.cpu(), k).double().mean().item()
 
 
 def fit(
@@ -109,8 +117,8 @@ def logistic(
 ) -> dict[str, Any]:
     """Accuracy on the test images of a logistic regression fitted to the training images.
 
-    The cost is the one that does best on a hold-out of the training images (of equals, the
-    smallest); the regression is then fitted to all of them. train_x: (N, D), test_x: (M, D).
+    The cost is the one that does best on a hold-out of the training images (see `choosing`); the
+    regression is then fitted to all of them. train_x: (N, D), test_x: (M, D).
 
     >>> x, y = torch.eye(4).repeat(10, 1), torch.arange(4).repeat(10)
     >>> found = logistic(x, y, x, y, classes=4, settings=LogisticSettings(costs=(1.0,)))
@@ -120,28 +128,55 @@ def logistic(
     check_labelled("training", train_x, train_y, classes)
     check_labelled("test", test_x, test_y, classes)
     chance = seed_of(seed, "logistic", "hold-out")
-    kept, held = choosing("costs", settings.costs, train_y.cpu(), settings.hold_out, chance)
-    tops, notes = {}, []
-    found, fits = None, dict[float, Fitted]()
-    for cost in sorted(settings.costs) if len(held) else ():
-        found = fits[cost] = _fit(train_x[kept], train_y[kept], cost, settings, found)
-        tops[cost] = found.accuracy(train_x[held], train_y[held])
-        if not found.converged:
-            notes.append(f"cost {cost:g} had not converged when it was compared: raise max_iter.")
-    cost = max(settings.costs, key=lambda cost: (tops.get(cost, 0.0), -cost))
-    found = _fit(train_x, train_y, cost, settings, fits.get(cost))
+    parts = choosing(settings.costs, train_y.cpu(), settings.hold_out, chance)
+    tried, fits, notes = _try(train_x, train_y, parts, settings)
+    chosen = tried.choose("cost", settings.costs)
+    found = _fit(train_x, train_y, chosen.value, settings, fits.get(chosen.value))
+    notes = [*chosen.notes, *notes]
     if not found.converged:
-        notes.append(f"the last fit, with cost {cost:g}, had not converged: raise max_iter.")
+        told = f"the last fit, with cost {chosen.value:g}, had not converged: raise max_iter."
+        notes.append(told)
+    scores = found.log_scores(test_x, classes)
+    shares = [top_k(scores, test_y.cpu(), k).double().mean().item() for k in (1, min(5, classes))]
     return {
-        "top1": found.accuracy(test_x, test_y),
-        "top5": found.accuracy(test_x, test_y, 5) if classes > 5 else None,
+        "top1": shares[0],
+        "top5": shares[1] if classes > 5 else None,
         "train_top1": found.accuracy(train_x, train_y),
-        "cost": cost,
+        "predicted": scores.argmax(1),
+        "cost": chosen.value,
         "converged": found.converged,
-        "hold_out_images": len(held),
-        "hold_out_top1": {f"{cost:g}": top1 for cost, top1 in tops.items()},
-        "notes": edge_notes("cost", cost, settings.costs) + notes,
+        "hold_out_images": sum(map(len, parts)),
+        "folds": len(parts),
+        "hold_out_top1": _spelled(tried.means(tried.hits)),
+        "hold_out_loss": _spelled(tried.means(tried.losses)),
+        "notes": notes,
     }
+
+
+def _try(
+    x: torch.Tensor, labels: torch.Tensor, parts: list[torch.Tensor], settings: LogisticSettings
+) -> tuple[Tried, dict[float, Fitted], list[str]]:
+    """Fits to all images but each part, judged on that part; the last of each cost; notes."""
+    hits: dict[float, list[torch.Tensor]] = {cost: [] for cost in sorted(settings.costs)}
+    losses: dict[float, list[torch.Tensor]] = {cost: [] for cost in sorted(settings.costs)}
+    fits, slow = dict[float, Fitted](), dict[float, None]()
+    for part in parts:
+        kept = torch.ones(len(labels), dtype=torch.bool).index_fill_(0, part, False).nonzero()[:, 0]
+        found, truth = None, labels[part].cpu().long()
+        for cost in hits:
+            found = fits[cost] = _fit(x[kept], labels[kept], cost, settings, found)
+            scores = found.log_scores(x[part])
+            hits[cost].append(top_k(scores, truth, 1))
+            losses[cost].append(-scores.gather(1, truth[:, None])[:, 0])
+            if not found.converged:
+                slow[cost] = None
+    tried = Tried(
+        {cost: torch.cat(rows) for cost, rows in hits.items() if rows},
+        {cost: torch.cat(rows) for cost, rows in losses.items() if rows},
+        by_loss=len(parts) > 1,
+    )
+    told = "had not converged when it was compared: raise max_iter."
+    return tried, fits, [f"cost {cost:g} {told}" for cost in slow]
 
 
 def _fit(
@@ -159,6 +194,10 @@ def _fit(
         standardise=settings.standardise,
         start=start,
     )
+
+
+def _spelled(means: dict[float, float]) -> dict[str, float]:
+    return {f"{cost:g}": mean for cost, mean in means.items()}
 
 
 def _numpy(x: torch.Tensor) -> Any:

@@ -30,7 +30,13 @@ _TOLD = {  # settings that are shown with the numbers
 }
 _CHECKPOINTS = (".pt", ".pth", ".ckpt")  # a model of such a name is a state on the way
 FOLDER = "evaluation"  # in a run folder
-SHARES = ("top1", "top5", "n=", "supervised n=", "train_top1")  # shown in per cent
+CLASSIFIER = ".safetensors"  # the ending of a fine-tuned classifier, beside its result
+SHARES = ("top1", "top5", "n=", "supervised n=", "train_top1", "balanced")  # shown in per cent
+SURE = 1000  # images judged on from which accuracies are shown without their interval
+BETTER = {  # which direction of a measure without labels is better
+    **dict.fromkeys(("alignment", "uniformity", "negative_similarity", "overlap"), "↓"),
+    **dict.fromkeys(("effective_rank", "spread", "positive_similarity", "auroc"), "↑"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +78,17 @@ class Result:
         name = f"{self.protocol}-{_plain(self.data)}-{self.split}-{self.key}.json"
         return run / FOLDER / name
 
+    def classifier(self, run: Path) -> Path | None:
+        """Where the classifier lies that this is the result of, if there is one."""
+        path = self.path(run).with_suffix(CLASSIFIER)
+        return path if path.is_file() else None
+
+    @property
+    def judged(self) -> int | None:
+        """How many images it was judged on."""
+        count = self.images.get(self.split)
+        return count if isinstance(count, int) else None
+
     def write(self, run: Path) -> Path:
         """Put this into the run folder; only the same measurement is replaced."""
         text = json.dumps(asdict(self), indent=2, allow_nan=False, ensure_ascii=False)
@@ -101,11 +118,20 @@ def table(results: Sequence[Result], name: str) -> Table:
 
 
 def spelled(result: Result, name: str) -> str:
-    """A number as people read it: shares in per cent, with the std of several draws."""
+    """A number as people read it: shares in per cent, with the std of several draws.
+
+    Shares of fewer than 1,000 images come with their 95 % interval; measures without labels with
+    an arrow to what is better.
+    """
     value, std = result.metrics[name], result.details.get("std", {}).get(name)
     if not name.startswith(SHARES):
-        return f"{value:.4g}"
-    return f"{value:.1%}" if std is None else f"{value:.1%} ± {std:.1%}"
+        better = BETTER.get(name) if result.protocol == "unlabelled" else None
+        return f"{value:.4g} {better}" if better else f"{value:.4g}"
+    text = f"{value:.1%}" if std is None else f"{value:.1%} ± {std:.1%}"
+    interval = result.details.get("interval", {}).get(name)
+    if interval is None or result.judged is None or result.judged >= SURE:
+        return text
+    return f"{text} [{interval[0]:.1%}, {interval[1]:.1%}]"
 
 
 def how(result: Result) -> str:
@@ -120,13 +146,21 @@ def how(result: Result) -> str:
     told += [_chosen(result.details, name) for name in ("lr", "cost") if name in result.details]
     counts = ", ".join(f"{n:,} {what}" for what, n in result.images.items() if what != "sha256")
     notes = [f"note: {note}" for note in result.details.get("notes", ())]
-    return "\n".join(line for line in (", ".join(told), counts, *notes) if line)
+    lines = [", ".join(told), counts]
+    if any(name in BETTER for name in result.metrics):
+        lines.append("↑ higher is better, ↓ lower is better")
+    if result.judged is not None and result.judged < SURE and "interval" in result.details:
+        lines.append("[…]: 95 % interval, by the number of images")
+    return "\n".join(line for line in (*lines, *notes) if line)
 
 
 def _chosen(details: Mapping[str, Any], name: str) -> str:
     held, tried = details.get("hold_out_images"), details.get("hold_out_top1", ())
-    chosen = f"{name} {details[name]:g}"
-    return f"{chosen} of {len(tried)}, chosen on {held:,} training images" if held else chosen
+    chosen, folds = f"{name} {details[name]:g}", details.get("folds", 1)
+    if not held:
+        return chosen
+    where = f"by {folds}-fold cross-validation" if folds > 1 else f"on {held:,} training images"
+    return f"{chosen}, chosen among {len(tried)} values {where}"
 
 
 def _read(path: Path) -> Result:

@@ -124,7 +124,7 @@ SCALES: dict[str, Scale] = {
             shrink=_smoke,
             protocols=Protocols(
                 knn=KnnSettings(k=5),
-                linear=LinearSettings(epochs=2, lrs=(0.1, 1.0)),
+                linear=LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
                 few_labels=FewLabelsSettings(per_class=(2, 4), draws=1),
                 finetune=FinetuneSettings(epochs=1, min_steps=1, warmup_epochs=0.0),
                 unlabelled=UnlabelledSettings(images=40),

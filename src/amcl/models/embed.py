@@ -24,25 +24,25 @@ def embed(
     workers: int | None = None,
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto",
 ) -> Features:
-    """Write features and names of the images in `data` to `out`, a new .npz or .parquet file.
+    """Write features and names of the images in `data` to `out`, a new .csv, .npz or .parquet file.
 
     Where the model is of a run that can be written to, features are kept in its folder too. Files
     that cannot be read are left out, and named in what comes back.
     """
     check_embeddings_file(out)
     model, device = subject.backbone, find_accelerator(accelerator)
-    images, names = list_pictures(data, root=data_root, image_size=model.image_size, canvas=canvas)
-    transform = transform_of(subject, crop, images)
+    listed = list_pictures(data, root=data_root, image_size=model.image_size, canvas=canvas)
+    transform = transform_of(subject, crop, listed.images)
     count = default_workers() if workers is None else workers
     model.to(device)
     run = subject.folder
     found = kept_features(
         run / "features" if run is not None and os.access(run, os.W_OK) else None,
         model,
-        images,
+        listed.images,
         transform,
         device=device,
         workers=count,
     )
-    write_embeddings(out, names, found)
+    write_embeddings(out, listed.names, found, paths=listed.paths, labels=listed.labels)
     return found

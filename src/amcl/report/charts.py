@@ -135,6 +135,33 @@ def matrix(values: torch.Tensor, labels: Sequence[str]) -> "Figure":
     return figure
 
 
+def confusion(counts: torch.Tensor, labels: Sequence[str]) -> "Figure":
+    """Numbers of images (K, K) in a square, true classes by rows, predicted ones by columns."""
+    from matplotlib.patches import Rectangle
+
+    number = len(labels)
+    side = 1.6 + 0.34 * number
+    figure = figure_of(side, side - 0.2)
+    ax = figure.subplots()
+    shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
+    for i, (row, share) in enumerate(zip(counts.tolist(), shares.tolist(), strict=True)):
+        for j, (images, part) in enumerate(zip(row, share, strict=True)):
+            colour = BLUE if i == j else VERMILION
+            cell = Rectangle((j - 0.5, i - 0.5), 1, 1, color=colour, alpha=0.7 * part, lw=0)
+            ax.add_patch(cell)
+            if images:
+                ax.text(j, i, f"{images}", ha="center", va="center", fontsize=8, color=DARK)
+    ax.set(xlim=(-0.5, number - 0.5), ylim=(number - 0.5, -0.5), aspect="equal")
+    names = [plain(label, 16) for label in labels]
+    ax.set_xticks(range(number), names, rotation=90)
+    ax.set_yticks(range(number), names)
+    ax.set_xlabel("predicted")
+    ax.set_ylabel("true")
+    ax.spines[:].set_visible(False)
+    ax.tick_params(length=0, labelsize=8)
+    return figure
+
+
 def _mark(i: int, points: int) -> dict[str, Any]:
     """Colour and style of the i-th line, with dots where points are few."""
     mark: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)]}

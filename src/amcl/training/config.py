@@ -101,8 +101,8 @@ class RunSettings:
     """Weights, order, views: everything random follows from it."""
     probe_every: int = 10
     """Epochs between probes: kNN where there are labels, spread of features, temperatures."""
-    knn_k: int = 200
-    """Neighbours of the kNN probe."""
+    knn_k: int | None = None
+    """Neighbours of the kNN probe; none: the median size of the classes, at most 200."""
     save_every: int = 1
     """Epochs between checkpoints; epochs of a few seconds share one."""
     save_minutes: float = 10.0
@@ -117,8 +117,10 @@ class RunSettings:
     """Send metrics to this project of Weights & Biases (pip install 'amcl-torch[wandb]')."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulate", "probe_every", "knn_k", "save_every"):
+        for name in ("epochs", "batch_size", "accumulate", "probe_every", "save_every"):
             whole_number(name, getattr(self, name))
+        if self.knn_k is not None:
+            whole_number("knn_k", self.knn_k, "leave it out to follow the size of classes")
         whole_number("log_every", self.log_every)
         for name in self.fit or ():
             choose("fit", name, ("batch_size", "queue"))

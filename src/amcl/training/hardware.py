@@ -20,8 +20,7 @@ from amcl.training.errors import Interrupted, RunError, StoppedWaiting
 
 def make_fabric(settings: HardwareSettings) -> Fabric:
     """Fabric for these settings. Under torchrun, the processes it started are taken."""
-    if settings.threads:
-        torch.set_num_threads(settings.threads)
+    set_threads(settings.threads)
     accelerator = find_accelerator(settings.accelerator)
     devices, nodes = settings.devices, settings.nodes
     if "LOCAL_WORLD_SIZE" in os.environ and "WORLD_SIZE" in os.environ:
@@ -43,6 +42,14 @@ def make_fabric(settings: HardwareSettings) -> Fabric:
         strategy=strategy,
         precision=cast(Any, _precision(settings.precision, accelerator)),
     )
+
+
+def set_threads(threads: int) -> None:
+    """Let torch compute with that many CPU threads; 0 leaves the number to torch."""
+    if threads < 0:
+        raise ValueError(f"--threads must be 0 or more, got {threads}: 0 leaves it to torch.")
+    if threads:
+        torch.set_num_threads(threads)
 
 
 def find_accelerator(asked: str) -> str:

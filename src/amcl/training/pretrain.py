@@ -166,7 +166,7 @@ def _train(
         if begin is not None:
             begin()
         folder.open(done, stored, config)
-        logger.info(data.describe())
+        logger.info("\n".join([data.describe(), *(watch.describe() if watch else [])]))
         for warning in data.warnings:
             logger.warning(warning)
         for path, reason in data.unreadable:

@@ -8,6 +8,7 @@ import torch
 from amcl.data import DataSet, MemoryImages, stream
 from amcl.data.images import Images
 from amcl.evaluation import Features, Transform, effective_rank, features_of, knn_accuracy, spread
+from amcl.evaluation.knn import default_k
 from amcl.losses import LossStats
 from amcl.methods import Method
 
@@ -28,10 +29,17 @@ _RANK = 2.0  # features of a lower effective rank lie nearly in a line
 class Watch:
     """Looks at a method from outside: features and projections of fixed images."""
 
-    def __init__(self, data: DataSet, knn_k: int) -> None:
+    def __init__(self, data: DataSet, knn_k: int | None) -> None:
+        """`knn_k`: neighbors that vote; None follows the size of classes."""
         self.data, self.knn_k = data, knn_k
+        if knn_k is None and data.probe is not None:
+            self.knn_k = default_k(data.probe.bank.labels)
         self._transform = Transform(image_size=data.image_size, mean=data.mean, std=data.std)
         self._sample = self._first_of_training() if data.probe is None else None
+
+    def describe(self) -> list[str]:
+        """A line on the kNN probe, where there are labels."""
+        return [] if self.data.probe is None else [f"kNN probe with k = {self.knn_k}"]
 
     def probe(self, method: Method, device: torch.device) -> dict[str, float]:
         """Numbers for the log; label metrics only where there are labels."""

@@ -2,6 +2,16 @@
 
 from amcl.evaluation.finetuning.finetune import FinetuneResult, finetune, supervised
 from amcl.evaluation.finetuning.plan import FinetuneSettings
+from amcl.evaluation.finetuning.saved import SavedClassifier, load_classifier, save_classifier
 from amcl.evaluation.finetuning.training import Precision
 
-__all__ = ["FinetuneResult", "FinetuneSettings", "Precision", "finetune", "supervised"]
+__all__ = [
+    "FinetuneResult",
+    "FinetuneSettings",
+    "Precision",
+    "SavedClassifier",
+    "finetune",
+    "load_classifier",
+    "save_classifier",
+    "supervised",
+]

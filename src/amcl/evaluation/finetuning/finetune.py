@@ -33,6 +33,10 @@ class FinetuneResult:
     """As it was used: 1 from scratch."""
     unreadable: tuple[tuple[str, str], ...]
     """Training and test files that were left out, with the reason."""
+    predicted: torch.Tensor
+    """(m,): the likeliest class of each test image that could be read."""
+    truth: torch.Tensor
+    """(m,): their true classes."""
     state_dict: dict[str, torch.Tensor]
     """Weights of the classifier; of a `Backbone`, with timm's keys."""
 
@@ -105,7 +109,8 @@ def finetune(
     trainer.run(workers, saved)
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
         found = features_of(model, test.images, transform, device=device, workers=workers)
-    hits = _hits(found.values, test.labels[found.kept].long())
+    truth = test.labels[found.kept].long()
+    hits = _hits(found.values, truth)
     if saved is not None:
         saved.remove()
     return FinetuneResult(
@@ -116,6 +121,8 @@ def finetune(
         lr=trainer.peak,
         layer_decay=settings.layer_decay,
         unreadable=(*trainer.unreadable.items(), *found.unreadable),
+        predicted=found.values.argmax(1),
+        truth=truth,
         state_dict={name: value.cpu().clone() for name, value in model.state_dict().items()},
     )
 

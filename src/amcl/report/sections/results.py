@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from amcl.evaluation.results import Result, how, spelled
 from amcl.report.blocks import Paragraph, Section
-from amcl.report.runs import Run, joined
+from amcl.report.runs import Run, beside, joined
+from amcl.report.sections.classes import classes
 
 HOW = (
     "The last word on a backbone: what others can do with its features. Numbers of different data "
@@ -19,7 +20,14 @@ def results(runs: Sequence[Run]) -> Section:
     without = [run for run in runs if not run.results]
     commands = [f"`amcl evaluate {shlex.quote(str(run.path))}`" for run in without]
     missing = [Paragraph(f"Not judged yet. To do so: {command}") for command in commands]
-    return Section("Evaluation", [*table, *missing], HOW)
+    by_class = beside(runs, lambda run: classes(_current(run.results)))
+    return Section("Evaluation", [*table, *by_class, *missing], HOW)
+
+
+def _current(results: Sequence[Result]) -> list[Result]:
+    """Those of the weights that were judged last, of a run's own model."""
+    own = [result for result in results if not result.checkpoint]
+    return [result for result in own if not _is_old(result, own)]
 
 
 def _rows(run: Run) -> list[tuple[str, ...]]:

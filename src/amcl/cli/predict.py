@@ -1,0 +1,83 @@
+"""`amcl predict`: a fine-tuned classifier on new pictures."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from amcl.cli.pretrain import attempt
+from amcl.models.predict import find_classifier, predict
+from amcl.training.display import console, log_to_console
+from amcl.training.hardware import set_threads
+
+logger = logging.getLogger("amcl")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict:
+    """Name the classes of new pictures, by a classifier that `amcl evaluate` has fine-tuned.
+
+    amcl evaluate runs/first --protocols finetune
+
+    amcl predict runs/first --data FOLDER --out predictions.csv
+    """
+
+    model: Annotated[
+        str,
+        tyro.conf.Positional,
+        tyro.conf.arg(
+            metavar="MODEL",
+            help="The .safetensors file of a classifier, or a run folder: its newest classifier.",
+        ),
+    ]
+    data: str
+    """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
+    out: Path
+    """The .csv file to write, new: file, class, probability."""
+    top: int = 1
+    """How many classes are given for each picture, the likeliest first."""
+    data_root: Path | None = None
+    """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
+    canvas: int | None = None
+    """Pixels a side that pictures are decoded to; none: 1.5 times the input."""
+    workers: int | None = None
+    """Processes that decode pictures; none: one a core, at most 8."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """auto: a GPU where there is one."""
+    threads: int = 0
+    """CPU threads; 0: as torch chooses."""
+
+
+def main(args: list[str]) -> int:
+    """Run the command; returns the exit code."""
+    return attempt("amcl predict", lambda: _predict(args))
+
+
+def _predict(args: list[str]) -> None:
+    options = tyro.cli(Predict, args=args, prog="amcl predict")
+    log_to_console()
+    set_threads(options.threads)
+    path = find_classifier(options.model)
+    logger.info("classifier: %s", path)
+    predictions = predict(
+        path,
+        options.data,
+        options.out,
+        top=options.top,
+        data_root=options.data_root,
+        canvas=options.canvas,
+        workers=options.workers,
+        accelerator=options.accelerator,
+    )
+    for file, reason in predictions.unreadable:
+        logger.warning("left out %s: %s", file, reason)
+    counts = Counter(predictions.classes[i] for i in predictions.likeliest[:, 0].tolist())
+    shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
+    console.print(
+        f"classes of {len(predictions.files):,} images ({shown}): {options.out}",
+        soft_wrap=True,
+        markup=False,
+    )

@@ -1,0 +1,70 @@
+"""How well a classifier tells each class, and which it confuses."""
+
+from collections.abc import Sequence
+
+import torch
+
+from amcl.evaluation.results import Result
+from amcl.report import charts
+from amcl.report.blocks import Block, Chart, Paragraph, Table
+
+SHOWN = 20
+"""Classes up to which all are shown, with the whole confusion matrix."""
+_FIRST = ("finetune", "linear", "logistic", "knn")  # of several protocols the first is shown
+_ROWS = 10  # classes or pairs of a table, where there are more than are shown
+
+
+def classes(results: Sequence[Result]) -> list[Block]:
+    """Accuracy by class and confusions of one classifier; nothing where no result tells them."""
+    known = [result for result in results if "per_class" in result.details]
+    if not known:
+        return []
+    newest = [result for result in known if _same_images(result, known[-1])]
+    result = min(reversed(newest), key=lambda result: _FIRST.index(result.protocol))
+    top1, balanced = result.metrics["top1"], result.details["balanced_top1"]
+    words = (
+        f"Class by class, {result.protocol} on {result.data}, {result.split}: accuracy {top1:.1%}, "
+        f"balanced accuracy, in which each class counts the same, {balanced:.1%}."
+    )
+    names = list(result.details["per_class"])
+    if len(names) <= SHOWN and "confusion" in result.details:
+        return [Paragraph(words), _matrix(result, names), _accuracies(result)]
+    return [Paragraph(words), *_pairs(result), _accuracies(result)]
+
+
+def _same_images(one: Result, other: Result) -> bool:
+    return (one.data, one.split, one.images) == (other.data, other.split, other.images)
+
+
+def _matrix(result: Result, names: Sequence[str]) -> Chart:
+    counts = torch.tensor(result.details["confusion"])
+    pairs = result.details["confused"]
+    worst = f"most often {_pair(pairs[0])}" if pairs else "none is confused"
+    return Chart(
+        charts.confusion(counts, names),
+        f"confusion matrix of {len(names)} classes: {worst}",
+        "Confusion matrix: rows are true classes, columns predicted ones, numbers are images; the "
+        "stronger the colour, the larger the share of the row.",
+    )
+
+
+def _pairs(result: Result) -> list[Block]:
+    pairs = result.details["confused"][:_ROWS]
+    rows = [(pair["true"], pair["predicted"], f"{pair['images']:,}") for pair in pairs]
+    header = ("true class", "taken for", "images")
+    return [Table(header, rows, "The pairs that are confused most often.", left=2)] if rows else []
+
+
+def _accuracies(result: Result) -> Table:
+    per_class = result.details["per_class"]
+    seen = [(name, about) for name, about in per_class.items() if about["images"]]
+    caption = "Accuracy by class."
+    if len(per_class) > SHOWN:
+        seen = sorted(seen, key=lambda item: (item[1]["top1"], -item[1]["images"]))[:_ROWS]
+        caption = f"The {len(seen)} classes of lowest accuracy, of {len(per_class)}."
+    rows = [(name, f"{about['top1']:.1%}", f"{about['images']:,}") for name, about in seen]
+    return Table(("class", "accuracy", "images"), rows, caption)
+
+
+def _pair(pair: dict[str, str]) -> str:
+    return f"{pair['true']} is taken for {pair['predicted']}"
