@@ -1,7 +1,5 @@
 """`amcl search` as a user types it."""
 
-import importlib.util
-
 import pytest
 
 import amcl.sweep.outcome
@@ -63,15 +61,6 @@ def test_a_study_does_not_change_its_method(tmp_path, capsys, runs):
     assert "--method moco does not go with" in " ".join(capsys.readouterr().err.split())
     assert main(["search", "--lr", "3", "--out", out]) == 1
     assert "other settings: lr" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_missing_package_is_named(tmp_path, capsys, monkeypatch):
-    known = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name == "optuna" else known(name, *a)
-    )
-    assert main(["search", *TOY, "--out", str(tmp_path / "s")]) == 1
-    assert "pip install 'amcl-torch[search]'" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.slow

@@ -28,9 +28,11 @@ class Export:
     out: Path | None = None
     """A new folder; none: RUN/export."""
     onnx: bool = False
-    """Write backbone.onnx too, checked by onnxruntime (pip install 'amcl-torch[onnx]')."""
+    """Write backbone.onnx too, checked by onnxruntime (extra: onnx)."""
     heads: bool = True
     """Write method.safetensors too, with heads and φ, where the run has a checkpoint."""
+    overwrite: bool = False
+    """Replace files of an earlier export of this run; files that you edited are kept."""
     weights: Annotated[ModelOptions, tyro.conf.OmitArgPrefixes] = field(
         default_factory=ModelOptions
     )
@@ -45,7 +47,13 @@ def _export(args: list[str]) -> None:
     options = tyro.cli(Export, args=args, prog="amcl export")
     log_to_console()
     subject = options.weights.open(options.model)
-    written = export(subject, options.out, onnx=options.onnx, heads=options.heads)
+    written = export(
+        subject,
+        options.out,
+        onnx=options.onnx,
+        heads=options.heads,
+        overwrite=options.overwrite,
+    )
     if options.heads and subject.checkpoint is None:
         logger.info("%s: no checkpoint, so no heads to export", subject.name)
     for path in written:

@@ -1,6 +1,5 @@
 """`amcl search`: settings found by trials, judged on validation images."""
 
-import importlib.util
 import logging
 import shlex
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from amcl.cli.start import Start, base_config, peek, require_images
 from amcl.methods import MethodName
 from amcl.search.objective import LABELS, Objective, is_share
 from amcl.search.study import Pruner, StudyFolder
-from amcl.training import Config, RunError
+from amcl.training import Config
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Find the settings that serve best: the paper's 25 trials, by a validation split.
@@ -86,7 +85,6 @@ def parse(args: list[str]) -> Options:
 
 def _search(args: list[str]) -> None:
     options = parse(args)
-    _require("optuna", "matplotlib")
     from amcl.search.conduct import search
     from amcl.search.summary import table
 
@@ -119,9 +117,3 @@ def _search(args: list[str]) -> None:
             "of one has died, the same command takes it up after a minute"
         )
     shown.print(where, soft_wrap=True, markup=False)
-
-
-def _require(*packages: str) -> None:
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RunError(f"a search needs {' and '.join(missing)}: pip install 'amcl-torch[search]'.")

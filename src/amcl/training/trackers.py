@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Protocol
 
+from amcl.extras import needed
 from amcl.training.config import Config
 from amcl.training.errors import RunError
 
@@ -22,7 +23,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise RunError(_missing("--tensorboard", "tensorboard")) from error
+            raise RunError(needed("--tensorboard", "tensorboard", "tensorboard")) from error
         make: Any = SummaryWriter
         self._writer = make(str(folder / "tensorboard"))
 
@@ -42,7 +43,7 @@ class WeightsAndBiases:
         try:
             import wandb
         except ImportError as error:
-            raise RunError(_missing("--wandb", "wandb")) from error
+            raise RunError(needed("--wandb", "wandb", "wandb")) from error
         settings = {"toml": config.to_toml()}
         self._run: Any = wandb.init(
             project=project, name=folder.name, dir=str(folder), config=settings
@@ -64,7 +65,3 @@ def make_trackers(config: Config, folder: Path) -> list[Tracker]:
     if config.run.wandb:
         trackers.append(WeightsAndBiases(config.run.wandb, folder, config))
     return trackers
-
-
-def _missing(option: str, extra: str) -> str:
-    return f"{option} needs the package {extra}: pip install 'amcl-torch[{extra}]'."
