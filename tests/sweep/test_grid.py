@@ -94,7 +94,7 @@ def test_runs_start_from_what_axes_say():
 
 def test_a_field_that_one_method_has_and_another_has_not():
     axes = {"recipe": ["builtin-moco", "builtin-simclr"], "queue": ["2048"]}
-    with pytest.raises(ValueError, match="simclr is given 'queue'"):
+    with pytest.raises(ValueError, match="simclr is asked for a setting 'queue', which is unknown"):
         grid(lambda start: recipes.recipe(start["recipe"]), axes)
 
 
