@@ -96,6 +96,17 @@ class Backbone(nn.Module):
         self.dim: int = wider or self.network.num_features
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if images.ndim != 4 or images.shape[1] != 3:
+            grey = images.ndim == 4 and images.shape[1] == 1
+            hint = "images.expand(-1, 3, -1, -1) makes three channels of one" if grey else "RGB"
+            raise ValueError(
+                f"a backbone takes images (N, 3, S, S), got {tuple(images.shape)}: {hint}."
+            )
+        if not images.is_floating_point():
+            raise TypeError(
+                f"a backbone takes floating-point images, got {images.dtype}: divide pixels by "
+                "255, then normalize them with the mean and std of backbone.normalisation."
+            )
         h: torch.Tensor = self.network(images)
         return h
 

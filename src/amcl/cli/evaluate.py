@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 
 from amcl.cli.model import Model, ModelOptions
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
+from amcl.cli.tables import results_console
 from amcl.evaluation import PROTOCOLS, Evaluation, Protocol, Protocols, Result
 from amcl.evaluation.results import table
 from amcl.models.evaluate import JudgedOn, evaluation_of, settings_of
@@ -67,8 +68,8 @@ def main(args: list[str]) -> int:
 def parse(args: list[str], settings: Protocols | None = None) -> Options:
     """The options of a command line, on top of settings of protocols."""
     default = Options(model=tyro.MISSING, settings=settings or Protocols())
-    return tyro.cli(
-        Options, args=args, prog="amcl evaluate", description=DESCRIPTION, default=default
+    return read_options(
+        Options, args, command="amcl evaluate", description=DESCRIPTION, default=default
     )
 
 
@@ -105,7 +106,7 @@ def run_all(evaluation: Evaluation, protocols: tuple[Protocol, ...]) -> list[Res
 
 def show(evaluation: Evaluation, results: list[Result]) -> None:
     """The table, and where everything lies."""
-    console = Console(highlight=False)
+    console = results_console()
     console.print()
     console.print(table(results, evaluation.name))
     if evaluation.folder is not None:

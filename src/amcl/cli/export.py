@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from amcl.cli.model import Model, ModelOptions
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.models.export import export
 from amcl.training.display import log_to_console
@@ -44,7 +45,7 @@ def main(args: list[str]) -> int:
 
 
 def _export(args: list[str]) -> None:
-    options = tyro.cli(Export, args=args, prog="amcl export")
+    options = read_options(Export, args, command="amcl export")
     log_to_console()
     subject = options.weights.open(options.model)
     written = export(

@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import tyro
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.tables import show_tables
+from amcl.cli.tables import results_console, show_tables
 from amcl.data import missing_sets
 from amcl.experiments import ENTRIES, SCALES, reproduce
 from amcl.experiments.estimate import seconds, spelled
@@ -67,9 +67,9 @@ def main(args: list[str]) -> int:
 
 
 def _reproduce(args: list[str]) -> None:
-    options = tyro.cli(Options, prog="amcl reproduce", description=DESCRIPTION, args=args)
+    options = read_options(Options, args, command="amcl reproduce", description=DESCRIPTION)
     scale = SCALES[options.scale]
-    shown = Console(highlight=False)
+    shown = results_console()
     if options.list:
         shown.print(_table(scale, options))
         shown.print(f"Scale {scale.name}: {scale.told}.", soft_wrap=True, markup=False)

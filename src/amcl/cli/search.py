@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 import tyro
-from rich.console import Console
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, peek, require_images
+from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
+from amcl.cli.tables import results_console
 from amcl.methods import MethodName
 from amcl.search.objective import LABELS, Objective, is_share
 from amcl.search.study import Pruner, StudyFolder
@@ -72,13 +73,15 @@ def parse(args: list[str]) -> Options:
     known = Config.from_file(folder.base) if folder.exists() else None
     base = base_config(args, known)
     method: MethodName = base.method.name  # type: ignore[assignment]
-    options = tyro.cli(
+    options = read_options(
         Options,
-        prog="amcl search",
+        args,
+        command="amcl search",
         description=DESCRIPTION,
-        args=args,
         default=Options(out=tyro.MISSING, method=method, settings=base),
     )
+    varied = [entry.partition("=")[0].replace("-", "_") for entry in options.space]
+    refuse_unused(base, options.settings, args, varied)
     require_images(options.settings)
     return options
 
@@ -102,7 +105,7 @@ def _search(args: list[str]) -> None:
         keep_checkpoints=options.keep_checkpoints,
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
-    shown = Console(highlight=False)
+    shown = results_console()
     objective = found.definition.objective
     shown.print(table(found.records, LABELS[objective], is_share(objective)))
     folder = StudyFolder(options.out)

@@ -126,7 +126,9 @@ def how(result: Result) -> str:
 def _chosen(details: Mapping[str, Any], name: str) -> str:
     held, tried = details.get("hold_out_images"), details.get("hold_out_top1", ())
     chosen = f"{name} {details[name]:g}"
-    return f"{chosen} of {len(tried)}, chosen on {held:,} training images" if held else chosen
+    if not held:
+        return chosen
+    return f"{chosen} (best of {len(tried)} values, on {held:,} held-out training images)"
 
 
 def _read(path: Path) -> Result:

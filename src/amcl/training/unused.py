@@ -205,4 +205,5 @@ def _option(name: str, value: Any) -> str:
     if isinstance(value, bool):
         return f"--{words}" if value else f"--no-{words}"
     several = value if isinstance(value, tuple) else (value,)
-    return " ".join([f"--{words}", *(str(each) or "''" for each in several)])
+    texts = [f"{each:g}" if isinstance(each, float) else str(each) or "''" for each in several]
+    return " ".join([f"--{words}", *texts])
