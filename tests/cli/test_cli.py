@@ -197,7 +197,7 @@ def test_errors_of_a_run_have_their_own_code(capsys, tmp_path):
     assert "--batch-size" in capsys.readouterr().err
     assert main(["pretrain", "--precision", "bf16", "--accelerator", "cpu", "--out", out]) == 1
     assert main(["pretrain", "--resume", str(tmp_path / "none")]) == 1
-    assert "no run folder" in capsys.readouterr().err
+    assert "none does not exist" in capsys.readouterr().err
     assert main(["pretrain", *QUICK, "--optimiser", "sgd", "--lr", "1e38", "--out", out]) == 3
 
 

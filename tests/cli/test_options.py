@@ -256,6 +256,6 @@ def test_python_says_what_it_takes():
     assert torch.equal(seeded[0], seeded[1])
     assert not torch.equal(seeded[0], seeded[2])
     assert not torch.equal(views(images), views(images))
+    parameters = views.draw(4, generator=torch.Generator())
     with pytest.raises(ValueError, match="not both"):
-        parameters = views.draw(4, generator=torch.Generator())
         views(images, parameters, generator=torch.Generator())

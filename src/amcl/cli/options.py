@@ -56,7 +56,8 @@ def read_options(
     errors, shown = _Captured(sys.stderr), _Captured(sys.stdout)
     try:
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(shown):
-            return tyro.cli(kind, args=args, prog=command, description=description, **given)
+            options: T = tyro.cli(kind, args=args, prog=command, description=description, **given)
+            return options
     except (SystemExit, ValueError) as left:
         if error := _our_error(left):
             message = _with_options(str(error), known.values(), _owner(error))
@@ -75,7 +76,7 @@ class _Captured(io.StringIO):
         self._stream = stream
 
     @property
-    def encoding(self) -> Any:
+    def encoding(self) -> Any:  # type: ignore[override]
         return self._stream.encoding
 
     def isatty(self) -> bool:
@@ -86,7 +87,7 @@ def _options_of(kind: type, default: Any, prefix: str = "", flat: bool = False) 
     """All options of a dataclass and those within it, as tyro names them."""
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
-        hint, marks = hints[field.name], ()
+        hint, marks = hints[field.name], list[Any]()
         if get_origin(hint) is typing.Annotated:
             hint, *marks = get_args(hint)
         if tyro.conf.Positional in marks:

@@ -15,7 +15,8 @@ def results_console() -> Console:
     """For what a command found; where it is no terminal, lines are neither wrapped nor padded."""
     if sys.stdout.isatty():
         return Console(highlight=False)
-    return Console(file=_Trimmed(sys.stdout), width=_WIDE, highlight=False)
+    trimmed: Any = _Trimmed(sys.stdout)
+    return Console(file=trimmed, width=_WIDE, highlight=False)
 
 
 def show_tables(folder: Path, console: Console) -> None:
