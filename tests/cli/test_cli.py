@@ -61,12 +61,12 @@ def test_defaults_come_from_the_set_and_method():
 def test_a_recipe_can_be_overridden_in_every_part():
     settings = parse(
         [
-            *("--recipe", "stl10-moco-amcl", "--epochs", "7", "--views", "ae", "--lr", "0.1"),
+            *("--recipe", "stl10-moco-amcl", "--epochs", "7", "--views", "ade", "--lr", "0.1"),
             *("--queue", "2048", "--jitter", "0.1", "0.2", "0.3", "0.05", "--width", "0.5"),
             *("--no-symmetric", "--projector", "64", "32", "--data-root", "here"),
         ]
     ).settings
-    assert (settings.run.epochs, settings.views.views, settings.optimiser.lr) == (7, "ae", 0.1)
+    assert (settings.run.epochs, settings.views.views, settings.optimiser.lr) == (7, "ade", 0.1)
     assert (settings.method.queue, settings.method.symmetric) == (2048, False)
     assert settings.method.projector == (64, 32)
     assert settings.method.heads == 3

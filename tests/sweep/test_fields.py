@@ -93,7 +93,9 @@ def test_values_of_another_type_are_refused(name, text, told):
 
 
 def test_an_unknown_field_is_told_with_the_nearest():
-    with pytest.raises(ValueError, match=r"simclr is given 'tua', .* did you mean 'tau'"):
+    with pytest.raises(
+        ValueError, match=r"simclr is asked for a setting 'tua', .* did you mean 'tau'"
+    ):
         field_name(Config(), "tua")
     with pytest.raises(ValueError, match="mae is given 'heads'"):
         field_name(recipes.default("builtin", "mae"), "heads")

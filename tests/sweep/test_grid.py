@@ -100,7 +100,7 @@ def test_a_field_that_one_method_has_and_another_has_not():
 
 def test_a_configuration_alone_starts_from_itself():
     """Axes of `recipe` would be names without a difference."""
-    with pytest.raises(ValueError, match="simclr is given 'recipe'"):
+    with pytest.raises(ValueError, match="simclr is asked for a setting 'recipe'"):
         grid(Config(), {"recipe": ["builtin-simclr", "builtin-moco"]})
     assert [p.config.data.data for p in grid(Config(), {"data": ["a", "b"]})] == ["a", "b"]
 

@@ -150,18 +150,34 @@ def values_of(config: Config) -> dict[str, Any]:
     }
 
 
-def broken_rule(values: Values, name: str) -> Rule | None:
+def broken_rule(values: Values, name: str, varied: Collection[str] = ()) -> Rule | None:
     """The rule by which a run with these values ignores the field, if there is one.
+
+    What depends on a field that is `varied` may be used in some runs.
 
     >>> broken_rule(values_of(Config()), "beta").belongs
     'adaptive temperatures (--temperature adaptive, with --heads 3)'
     >>> broken_rule(values_of(Config()), "tau")
     """
     for rule in RULES:
-        known = all(other in values for other in rule.depends)
-        if name in rule.fields and known and not rule.used(values):
+        decided = all(other in values and other not in varied for other in rule.depends)
+        if name in rule.fields and decided and not rule.used(values):
             return rule
     return None
+
+
+def conditions(names: Collection[str]) -> set[str]:
+    """The fields that decide whether some of these are used.
+
+    >>> conditions(["top_k", "lr"])
+    {'form'}
+    """
+    return {
+        other
+        for rule in RULES
+        if any(name in names for name in rule.fields)
+        for other in rule.depends
+    }
 
 
 def check_used(
@@ -169,14 +185,13 @@ def check_used(
 ) -> None:
     """Raise an error if a run ignores fields that a user gave it.
 
-    `varied` are the fields that differ between the runs of a search or grid: what depends on them
-    may be used in some. `where` is the file that gave the fields; none: the command line.
+    `varied` are the fields that differ between the runs of a search or grid. `where` is the file that gave the fields; none: the command line.
     """
     values = values_of(config)
     broken: dict[str, list[str]] = {}
     for name in given:
-        rule = broken_rule(values, name)
-        if rule is None or any(other in varied for other in rule.depends):
+        rule = broken_rule(values, name, varied)
+        if rule is None:
             continue
         has = " ".join(_option(other, values[other]) for other in _reasons(rule, values))
         broken.setdefault(f"{rule.belongs}: this run has {has}.", []).append(
