@@ -97,7 +97,7 @@ def test_an_unknown_field_is_told_with_the_nearest():
         ValueError, match=r"simclr is asked for a setting 'tua', .* did you mean 'tau'"
     ):
         field_name(Config(), "tua")
-    with pytest.raises(ValueError, match="mae is given 'heads'"):
+    with pytest.raises(ValueError, match="mae is asked for a setting 'heads'"):
         field_name(recipes.default("builtin", "mae"), "heads")
     with pytest.raises(ValueError, match="mae is given 'eta'"):
         field_name(recipes.default("builtin", "mae"), "eta")

@@ -185,7 +185,8 @@ def check_used(
 ) -> None:
     """Raise an error if a run ignores fields that a user gave it.
 
-    `varied` are the fields that differ between the runs of a search or grid. `where` is the file that gave the fields; none: the command line.
+    `varied` are the fields that differ between the runs of a search or grid. `where` is the file
+    that gave the fields; none: the command line.
     """
     values = values_of(config)
     broken: dict[str, list[str]] = {}
