@@ -187,7 +187,9 @@ def test_help_is_readable(capsys):
     with pytest.raises(SystemExit):
         main(["pretrain", "--help"])
     shown = capsys.readouterr().out
-    assert "data options" in shown
+    boxes = re.findall(r"^[╭+][─-] ([\w.]+) options", shown, re.M)
+    assert boxes[:4] == ["data", "views", "backbone", "method"]
+    assert {len(line) for line in shown.splitlines() if re.match("[╭│╰+|]", line)} == {80}
     assert "settings." not in shown
     assert "{None}" not in shown
     first = re.findall(r"^amcl pretrain .*", shown, re.M)[0]
@@ -197,7 +199,8 @@ def test_help_is_readable(capsys):
     with pytest.raises(SystemExit):
         main(["reproduce", "--help"])
     usage = capsys.readouterr().out
-    assert re.search(r"usage: .*NAMES|positional arguments", usage)
+    assert "usage: amcl reproduce [-h] [OPTIONS] [NAME ...]" in usage
+    assert "(default: )" not in usage
 
 
 def test_piped_text_is_neither_wrapped_nor_padded(capsys):

@@ -63,9 +63,20 @@ def read_options(
             message = _with_options(str(error), known.values(), _owner(error))
             raise ValueError(message) from None
         sys.stderr.write(errors.getvalue())
-        # An option that may be None is no choice between None and a number to a reader.
-        sys.stdout.write(re.sub(r"\{None\}\|(\S+)", r"\1       ", shown.getvalue()))
+        sys.stdout.write(_readable(shown.getvalue()))
         raise
+
+
+def _readable(text: str) -> str:
+    """Help without the names of our classes' fields, None and empty defaults; as wide as before.
+
+    >>> _readable("╭─ settings.data options ─╮"), _readable("--canvas {None}|INT  Pixels")
+    ('╭─ data options ──────────╮', '--canvas INT         Pixels')
+    """
+    text = re.sub(r"(.) settings options \1", r"\1 method options \1\1\1", text)
+    text = re.sub(r"(.) settings\.(\w+) options \1", r"\1 \2 options " + r"\1" * 10, text)
+    text = re.sub(r"\{None\}\|(\S+)", rf"\1{' ' * 7}", text)
+    return text.replace("(default: )", " " * 11)
 
 
 class _Captured(io.StringIO):

@@ -39,7 +39,9 @@ one scale share their runs in one folder, and the same command goes on where it 
 class Options:
     """What `amcl reproduce` takes."""
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    names: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")
+    ] = ()
     """Tables and figures, as table-3 or figure-5; all: everything that can be run."""
     list: Annotated[bool, tyro.conf.arg(constructor=bool)] = False
     """Show each entry, what it needs and about how long it takes."""

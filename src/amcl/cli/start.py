@@ -16,12 +16,7 @@ from amcl.sweep.fields import differing
 from amcl.training import Config, RunFolder
 from amcl.training.unused import check_used
 
-Settings = Annotated[
-    Config,
-    tyro.conf.OmitArgPrefixes,
-    tyro.conf.AvoidSubcommands,
-    tyro.conf.arg(name=""),  # the boxes of --help are called "data options", not "settings.data"
-]
+Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
 
 
 @dataclass(frozen=True, kw_only=True)
