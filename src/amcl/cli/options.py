@@ -73,25 +73,29 @@ def _readable(text: str) -> str:
     >>> _readable("╭─ settings.data options ─╮"), _readable("--canvas {None}|INT  Pixels")
     ('╭─ data options ──────────╮', '--canvas INT         Pixels')
     """
-    text = re.sub(r"(.) settings options \1", r"\1 method options \1\1\1", text)
-    text = re.sub(r"(.) settings\.(\w+) options \1", r"\1 \2 options " + r"\1" * 10, text)
+
+    def title(match: re.Match[str]) -> str:
+        before, name, line = match.groups()
+        shorter = len("settings.") if name else len("settings") - len("method")
+        return f"{before}{name or 'method'} options {line * (1 + shorter)}"
+
+    box = r"^(╭?─? )settings(?:\.(\w+))? options (.)"
+    text = re.sub(box, title, text, flags=re.MULTILINE)
     text = re.sub(r"\{None\}\|(\S+)", rf"\1{' ' * 7}", text)
-    return text.replace("(default: )", " " * 11)
+    text = text.replace("(default: )", " " * 11)
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
 
 
 class _Captured(io.StringIO):
-    """Text on its way to a stream, for which it is made: with or without colors and boxes."""
+    """Text on its way to a stream: without colors, and with boxes if the stream has them."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__()
-        self._stream = stream
+        self._encoding = (stream.encoding or "ascii").lower()  # tyro knows "utf-8", not "UTF-8"
 
     @property
-    def encoding(self) -> Any:  # type: ignore[override]
-        return self._stream.encoding
-
-    def isatty(self) -> bool:
-        return bool(self._stream.isatty())
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
 
 
 def _options_of(kind: type, default: Any, prefix: str = "", flat: bool = False) -> Iterator[Option]:
