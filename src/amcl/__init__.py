@@ -5,38 +5,26 @@
 >>> criterion = amcl.AMCLLoss(num_heads=3, dim=128)
 >>> h0, h1 = torch.randn(2, 32, 512)
 >>> loss = criterion(heads(h0), heads(h1))
+
+Names are imported when they are first used, so that `amcl --help` does not wait for torch.
 """
 
-import os
-from importlib.metadata import version
-from typing import TYPE_CHECKING
+import importlib as _importlib
+import typing as _typing
 
-from amcl import functional, losses, modules, temperature
-from amcl.losses import (
-    AMCLLoss,
-    ContrastiveLoss,
-    CrossCorrelationLoss,
-    LossStats,
-    NegativeCosineLoss,
-)
-from amcl.modules import ProjectionHeads
+if _typing.TYPE_CHECKING:
+    from amcl import functional, losses, modules, temperature
+    from amcl.losses import (
+        AMCLLoss,
+        ContrastiveLoss,
+        CrossCorrelationLoss,
+        LossStats,
+        NegativeCosineLoss,
+    )
+    from amcl.models.load import load
+    from amcl.modules import ProjectionHeads
 
-if TYPE_CHECKING:
-    from amcl.backbones import Backbone
-
-__version__ = version("amcl-torch")
-
-
-def load(source: str | os.PathLike[str]) -> "Backbone":
-    """The trained backbone of a run folder, a checkpoint or an exported file.
-
-    It turns images (N, 3, S, S) into features (N, D). `load(…).normalisation` are the mean and std
-    that images are to be normalised with.
-    """
-    from amcl.models import open_model  # here, so that `import amcl` needs torch alone
-
-    return open_model(os.fspath(source)).backbone
-
+    __version__: str
 
 __all__ = [
     "AMCLLoss",
@@ -51,3 +39,26 @@ __all__ = [
     "modules",
     "temperature",
 ]
+
+_MODULES = {name: "amcl.losses" for name in __all__ if "Loss" in name} | {
+    "ProjectionHeads": "amcl.modules",
+    "load": "amcl.models.load",
+}
+
+
+def __getattr__(name: str) -> object:
+    value: object
+    if name == "__version__":
+        value = _importlib.import_module("importlib.metadata").version("amcl-torch")
+    elif name in _MODULES:
+        value = getattr(_importlib.import_module(_MODULES[name]), name)
+    elif name in __all__:
+        value = _importlib.import_module(f"amcl.{name}")
+    else:
+        raise AttributeError(f"module 'amcl' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

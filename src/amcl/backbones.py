@@ -11,11 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-import timm
 import torch
 from safetensors import SafetensorError, safe_open
-from timm.models.resnet import ResNet
-from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from amcl.settings import choose, positive_number, whole_number
@@ -25,6 +22,21 @@ Pool = Literal["auto", "mean"]
 
 SMALL = 64  # images of up to so many pixels a side get the small stem
 _PATCHES = 8  # a vision transformer on small images sees so many patches a side
+
+# Models of the recipes. timm has them for certain, and so settings that name them are made without
+# importing timm, which takes longer than all else that `amcl pretrain --help` does.
+USUAL = frozenset(
+    {
+        "resnet10t",
+        "resnet18",
+        "resnet50",
+        "test_vit",
+        "vit_base_patch16_224",
+        "vit_large_patch16_224",
+        "vit_small_patch16_224",
+        "vit_tiny_patch16_224",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +58,8 @@ class BackboneSettings:
     mean of the patch tokens."""
 
     def __post_init__(self) -> None:
-        if not timm.is_model(self.backbone):
-            raise ValueError(unknown_model(self.backbone))
-        name, _, tag = self.backbone.partition(".")
-        if tag and self.backbone not in timm.list_pretrained(f"{name}.*"):
-            raise ValueError(
-                f"there is no {self.backbone!r}: timm's weights of {name} are "
-                f"{', '.join(timm.list_pretrained(f'{name}.*'))}."
-            )
+        if self.backbone not in USUAL:
+            _check_model(self.backbone)
         positive_number("width", self.width, "1 is the network as published, 0.25 a small one")
         choose("stem", self.stem, ("auto", "small", "standard"))
         if self.patch is not None:
@@ -90,6 +96,17 @@ class Backbone(nn.Module):
         self.dim: int = wider or self.network.num_features
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if images.ndim != 4 or images.shape[1] != 3:
+            grey = images.ndim == 4 and images.shape[1] == 1
+            hint = "images.expand(-1, 3, -1, -1) makes three channels of one" if grey else "RGB"
+            raise ValueError(
+                f"a backbone takes images (N, 3, S, S), got {tuple(images.shape)}: {hint}."
+            )
+        if not images.is_floating_point():
+            raise TypeError(
+                f"a backbone takes floating-point images, got {images.dtype}: divide pixels by "
+                "255, then normalize them with the mean and std of backbone.normalisation."
+            )
         h: torch.Tensor = self.network(images)
         return h
 
@@ -237,6 +254,8 @@ class _Design:
 
     def make(self, extra: dict[str, Any]) -> Any:
         """The network, with random weights."""
+        import timm
+
         network: Any = timm.create_model(self.name, num_classes=0, **self.arguments, **extra)
         if self.conv is not None:
             sizes: dict[str, Any] = self.conv
@@ -264,11 +283,16 @@ class _Design:
 @cache
 def _published(name: str) -> Any:
     """The network as timm has it, to be looked at: without weights."""
+    import timm
+
     with torch.device("meta"):
         return timm.create_model(name)
 
 
 def _design(settings: BackboneSettings, image_size: int) -> _Design:
+    from timm.models.resnet import ResNet
+    from timm.models.vision_transformer import VisionTransformer
+
     name, width = settings.backbone, settings.width
     published = _published(name)
     small = settings.stem == "small" or (settings.stem == "auto" and image_size <= SMALL)
@@ -379,8 +403,24 @@ def _scaled(channels: int, width: float) -> int:
     return max(round(channels * width), 1)
 
 
+def _check_model(model: str) -> None:
+    """Raise an error unless timm has a model of this name, and weights of its tag if it has one."""
+    import timm
+
+    if not timm.is_model(model):
+        raise ValueError(unknown_model(model))
+    name, _, tag = model.partition(".")
+    if tag and model not in timm.list_pretrained(f"{name}.*"):
+        raise ValueError(
+            f"there is no {model!r}: timm's weights of {name} are "
+            f"{', '.join(timm.list_pretrained(f'{name}.*'))}."
+        )
+
+
 def unknown_model(name: str) -> str:
     """That timm has no such model, and which are called nearly so."""
+    import timm
+
     near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
     hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists them all."
     return f"there is no timm model called {name!r}: {hint}"

@@ -5,6 +5,20 @@ from numbers import Integral, Real
 from typing import Any
 
 
+def not_a_tensor(what: str, value: object) -> str:
+    """The message for something other than a tensor, such as an output of transformers.
+
+    >>> not_a_tensor("heads take", [1.0])
+    'heads take a tensor, got a list.'
+    """
+    message = f"{what} a tensor, got a {type(value).__name__}"
+    if getattr(value, "pooler_output", None) is not None:
+        return f"{message}: give its .pooler_output."
+    if getattr(value, "last_hidden_state", None) is not None:
+        return f"{message}: give its .last_hidden_state[:, 0], the class token, or the mean of it."
+    return f"{message}."
+
+
 def choose(name: str, value: object, accepted: tuple[str, ...]) -> None:
     """Raise an error that lists what is accepted, unless `value` is among it."""
     if value not in accepted:

@@ -128,16 +128,16 @@ def test_measured_steps_are_shown_and_written(capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--haeds", "3"], "Perhaps you meant: --heads INT"),
+        (["--haeds", "3"], "did you mean --heads"),
         (["--recipe", "imagenet-simlcr"], "did you mean imagenet-simclr"),
         (["imagenet-simclr"], "write --recipe imagenet-simclr"),
         (["--measure", "runs/first"], "name the run first: amcl cost runs/first"),
         (["runs/first", "--recipe", "builtin-moco"], "both say where to start"),
         (["--recipe", "folder-simclr"], "name the folder of images"),
         (["--steps", "0"], "steps must be a whole number"),
-        (["--method", "mae", "--heads", "3"], "Unrecognized options: --heads"),
+        (["--method", "mae", "--heads", "3"], "--heads belongs to simclr, moco"),
         (["--method", "can", "--backbone", "resnet18"], "vit_tiny_patch16_224"),
-        (["--image-size", "0"], "image_size must be a whole number"),
+        (["--image-size", "0"], "--image-size must be a whole number"),
     ],
 )
 def test_what_is_wrong_is_told(capsys, tmp_path, monkeypatch, args, told):
@@ -150,7 +150,7 @@ def test_what_is_wrong_is_told(capsys, tmp_path, monkeypatch, args, told):
 def test_a_run_has_a_folder_and_one_method(capsys, tmp_path):
     code, _, told = answer(capsys, str(tmp_path / "none"))
     assert code == 1
-    assert "is no run folder" in told
+    assert "none does not exist" in told
     RunFolder(tmp_path / "run").create(recipes.recipe("builtin-moco"))
     code, _, told = answer(capsys, str(tmp_path / "run"), "--method", "simclr")
     assert code == 2

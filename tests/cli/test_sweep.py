@@ -105,7 +105,7 @@ def test_runs_start_from_recipes_methods_and_files(tmp_path):
         (["--grid", "projector=64 wide"], "projector must be int, got 'wide'"),
         (["--grid", "beta=0.1,0.2"], "beta would change nothing"),
         (["--grid", "threads=1,2"], "which is unknown"),
-        (["--grid", "queue=512", "method=moco,simclr"], "simclr is given 'queue'"),
+        (["--grid", "queue=512", "method=moco,simclr"], "simclr is asked for a setting 'queue'"),
         (["--grid", "recipe=builtin-simlcr"], "did you mean builtin-simclr"),
         (["--grid", "recipe=builtin-simclr", "--recipe", "builtin-moco"], "give one of them"),
         (["--grid", "recipe=builtin-simclr", "--config", "a"], "both say where to start"),

@@ -44,7 +44,7 @@ def test_files_are_new_and_of_a_known_kind(tmp_path):
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ValueError, match=r"amcl-torch\[parquet\]"):
+    with pytest.raises(ValueError, match=r"pip install '\.\[parquet\]'"):
         write_embeddings(tmp_path / "f.parquet", NAMES, FOUND)
     assert not (tmp_path / "f.parquet").exists()
 

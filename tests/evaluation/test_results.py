@@ -117,7 +117,9 @@ def test_the_table_tells_numbers_settings_and_notes():
     assert "top1 91.2%" in told
     assert "k 200, tau 0.1, metric cosine" in told
     assert "note: the images were seen" in told
-    assert "epochs 100, augment, lr 0.1, chosen among 2 values on 5,000 training images" in told
+    assert (
+        "epochs 100, augment, lr 0.1 (best of 2 values, on 5,000 held-out training images)" in told
+    )
     assert "50,000 train, 10,000 test, 10 classes" in told
 
 
@@ -145,4 +147,4 @@ def test_results_of_earlier_versions_are_read(tmp_path):
     )
     old.write(tmp_path)
     assert read_results(tmp_path) == [old]
-    assert "lr 0.1, chosen among 2 values on 29 training images" in how(old)
+    assert "lr 0.1 (best of 2 values, on 29 held-out training images)" in how(old)

@@ -108,12 +108,15 @@ def test_heads_of_another_step_are_refused(run):
     assert not [name for name in os.listdir(run) if name.startswith(".export")]
 
 
-def test_an_earlier_export_is_replaced_by_the_same_run(run):
+def test_an_earlier_export_is_replaced_on_demand(run):
     subject = open_model(run)
     export(subject)
     before = {name: (run / "export" / name).read_bytes() for name in listing(run / "export")}
     result(subject).write(run)
-    export(open_model(run))
+    with pytest.raises(RunError, match=r"whose README.md would be replaced: .*--out.*--overwrite"):
+        export(open_model(run))
+    assert before == {n: (run / "export" / n).read_bytes() for n in listing(run / "export")}
+    export(open_model(run), overwrite=True)
     after = {name: (run / "export" / name).read_bytes() for name in listing(run / "export")}
     assert before.keys() == after.keys()
     assert "91.2%" in after["README.md"].decode()
@@ -127,9 +130,39 @@ def test_files_of_the_same_weights_stay_and_of_others_go(run):
     assert "method.safetensors" in listing(run / "export")
     with torch.no_grad():
         subject.backbone.network.bn1.bias += 1
-    export(subject, heads=False)
+    with pytest.raises(RunError, match=r"backbone.safetensors, method.safetensors would be"):
+        export(subject, heads=False)
+    export(subject, heads=False, overwrite=True)
     assert listing(run / "export") == PLAIN
     export(subject, heads=False)  # the list is that of what is there
+
+
+def test_the_same_export_again_writes_nothing(run, caplog):
+    subject = open_model(run)
+    written = export(subject)
+    before = [path.stat().st_mtime_ns for path in written]
+    with caplog.at_level("INFO", "amcl"):
+        assert export(subject) == written
+    assert "holds this export already: nothing was written" in caplog.text
+    assert [path.stat().st_mtime_ns for path in written] == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_list_that_names_files_elsewhere_deletes_nothing(run, tmp_path, overwrite):
+    subject = open_model(run)
+    export(subject, heads=False)
+    listed = run / "export/export.json"
+    said = json.loads(listed.read_text())
+    (tmp_path / "thesis.txt").write_text("mine")
+    (run / "notes.txt").write_text("mine")
+    for name in (str(tmp_path / "thesis.txt"), "../notes.txt", "config.toml", ""):
+        files = said["files"] | {name: "0" * 64}
+        listed.write_text(json.dumps(said | {"files": files, "weights": "f" * 64}))
+        with pytest.raises(RunError, match=r"export.json lists .*does not write"):
+            export(subject, heads=False, overwrite=overwrite)
+    assert (tmp_path / "thesis.txt").read_text() == "mine"
+    assert (run / "notes.txt").read_text() == "mine"
+    assert (run / "config.toml").is_file()
 
 
 def test_other_files_are_never_touched(run, tmp_path):
@@ -169,6 +202,7 @@ def test_a_full_disk_leaves_the_old_files(run, monkeypatch):
     subject = open_model(run)
     export(subject, heads=False)
     before = (run / "export/README.md").read_bytes()
+    result(subject).write(run)  # another card
 
     replace_file = Path.replace
 
@@ -179,7 +213,7 @@ def test_a_full_disk_leaves_the_old_files(run, monkeypatch):
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(RunError, match=r"could not write .*export .*No space left"):
-        export(subject, heads=False)
+        export(subject, heads=False, overwrite=True)
     assert (run / "export/README.md").read_bytes() == before
     assert listing(run / "export") == PLAIN
 
@@ -223,7 +257,7 @@ def test_an_onnx_file_that_computes_something_else_is_not_kept(onnx_export, trai
 
 def test_missing_packages_are_told_before_anything_is_written(run, monkeypatch):
     monkeypatch.setattr(onnx_file, "PACKAGES", ("onnx", "no_such_package"))
-    with pytest.raises(RunError, match=r"need no_such_package, .* 'amcl-torch\[onnx\]'"):
+    with pytest.raises(RunError, match=r"needs no_such_package, .* install '\.\[onnx\]'"):
         export(open_model(run), onnx=True)
     assert not (run / "export").exists()
 
@@ -278,6 +312,16 @@ def test_the_card_keeps_paths_to_itself(run):
     card = model_card(replace(subject, config=config))
     assert "images of pic\\|tures." in card
     assert "/home" not in card
+
+
+def test_the_card_passes_no_html_on(run):
+    subject = open_model(run)
+    config = replace(subject.config, data=replace(subject.config.data, data="<svg onload=x>|&"))
+    result(subject, data="a/<script>x", metrics={"<b>": 0.5}).write(run)
+    card = model_card(replace(subject, config=config))
+    assert "<" not in card
+    assert "images of &lt;svg onload=x&gt;\\|&amp;." in card
+    assert "| data | &lt;svg onload=x&gt;\\|&amp; |" in card
 
 
 def test_scores_are_those_of_these_weights_sorted(run):

@@ -171,15 +171,6 @@ def test_a_map_keeps_the_shape_of_the_points():
     assert {kind.name for kind in crowd.kinds} == set(many)
 
 
-def test_a_missing_package_is_named(monkeypatch):
-    from amcl.report import page
-
-    known = page.find_spec
-    monkeypatch.setattr(page, "find_spec", lambda name: None if name == "jinja2" else known(name))
-    with pytest.raises(RunError, match=r"needs jinja2: pip install 'amcl-torch\[report\]'"):
-        page.require_packages()
-
-
 @needs_browser
 def test_the_browser_tells_of_errors_and_of_blocked_requests(tmp_path):
     """Otherwise silence would prove nothing."""

@@ -373,10 +373,8 @@ def test_other_images_are_named_on_the_page(runs, tmp_path):
 
 
 def test_a_map_whose_package_is_missing(runs, tmp_path, monkeypatch):
-    monkeypatch.setattr("amcl.report.page.find_spec", lambda name: name != "umap" or None)
-    with pytest.raises(
-        RunError, match=r"--map umap needs a package: pip install 'amcl-torch\[umap\]'"
-    ):
+    monkeypatch.setattr("amcl.extras.find_spec", lambda name: name != "umap" or None)
+    with pytest.raises(RunError, match=r"--map umap needs umap, .*pip install '\.\[umap\]'.*pca"):
         report(runs("amcl"), tmp_path / "page.html", ReportSettings(map="umap"))
 
 

@@ -238,7 +238,7 @@ ERRORS = [
     (["batch_size=0:8"], "batch_size=0:8: batch_size must be a whole number"),
     (["accumulate=1:3"], "accumulate=1:3: batch_size=512 does not divide into accumulate=3"),
     (["backbone=resnet18,resnet19"], "there is no timm model called 'resnet19'"),
-    (["top_k=5:20"], "top_k has no effect with temperature=adaptive, form=softmax, .*: leave it"),
+    (["top_k=5:20"], "top_k has no effect with form=softmax: leave it"),
     (
         ["phi_scale=1:4", "phi_output=plain"],
         "phi_scale has no effect with .*phi_output=plain: leave",

@@ -93,9 +93,11 @@ def test_values_of_another_type_are_refused(name, text, told):
 
 
 def test_an_unknown_field_is_told_with_the_nearest():
-    with pytest.raises(ValueError, match=r"simclr is given 'tua', .* did you mean 'tau'"):
+    with pytest.raises(
+        ValueError, match=r"simclr is asked for a setting 'tua', .* did you mean 'tau'"
+    ):
         field_name(Config(), "tua")
-    with pytest.raises(ValueError, match="mae is given 'heads'"):
+    with pytest.raises(ValueError, match="mae is asked for a setting 'heads'"):
         field_name(recipes.default("builtin", "mae"), "heads")
     with pytest.raises(ValueError, match="mae is given 'eta'"):
         field_name(recipes.default("builtin", "mae"), "eta")

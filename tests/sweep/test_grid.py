@@ -94,13 +94,13 @@ def test_runs_start_from_what_axes_say():
 
 def test_a_field_that_one_method_has_and_another_has_not():
     axes = {"recipe": ["builtin-moco", "builtin-simclr"], "queue": ["2048"]}
-    with pytest.raises(ValueError, match="simclr is given 'queue'"):
+    with pytest.raises(ValueError, match="simclr is asked for a setting 'queue', which is unknown"):
         grid(lambda start: recipes.recipe(start["recipe"]), axes)
 
 
 def test_a_configuration_alone_starts_from_itself():
     """Axes of `recipe` would be names without a difference."""
-    with pytest.raises(ValueError, match="simclr is given 'recipe'"):
+    with pytest.raises(ValueError, match="simclr is asked for a setting 'recipe'"):
         grid(Config(), {"recipe": ["builtin-simclr", "builtin-moco"]})
     assert [p.config.data.data for p in grid(Config(), {"data": ["a", "b"]})] == ["a", "b"]
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import torch
 
 from amcl.evaluation.knn import check_finite
+from amcl.extras import needed
 from amcl.functional import unit
 from amcl.seeds import seed_of
 from amcl.settings import choose
@@ -68,6 +69,5 @@ def _package(name: str, extra: str) -> Any:
             return importlib.import_module(name)
     except ImportError as error:
         raise ValueError(
-            f"method={extra!r} needs a package of its own: pip install 'amcl-torch[{extra}]', or "
-            "use method='pca'."
+            f"{needed(f'method={extra!r}', name, extra)} Or use method='pca'."
         ) from error

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, require_images
-from amcl.cli.tables import show_tables
+from amcl.cli.start import Start, base_config, refuse_unused, require_images
+from amcl.cli.tables import results_console, show_tables
 from amcl.experiments import ANALYSES, analyse
 from amcl.methods import MethodName
 from amcl.redaction import redact_command
@@ -64,20 +64,28 @@ def main(args: list[str]) -> int:
 
 def parse(args: list[str]) -> Options:
     """The options, on top of the recipe or file they start from."""
+    if args and not args[0].startswith("-"):
+        _known(args[0])  # before anything else that may be wrong
     base = base_config(args)
     method: MethodName = base.method.name  # type: ignore[assignment]
-    options = tyro.cli(
+    options = read_options(
         Options,
-        prog="amcl analyse",
+        args,
+        command="amcl analyse",
         description=DESCRIPTION,
-        args=args,
         default=Options(name=tyro.MISSING, out=tyro.MISSING, method=method, settings=base),
     )
-    if options.name not in ANALYSES:
-        given = f"the analysis {options.name!r} is asked for"
-        raise ValueError(unknown(given, options.name, ANALYSES))
+    _known(options.name)
+    # Its runs are with and without AMCL, and differ in what it analyses.
+    varied = ("heads", "temperature", "form", "views")
+    refuse_unused(base, options.settings, args, varied)
     require_images(options.settings)
     return options
+
+
+def _known(name: str) -> None:
+    if name not in ANALYSES:
+        raise ValueError(unknown(f"the analysis {name!r} is asked for", name, ANALYSES))
 
 
 def _analyse(args: list[str]) -> None:
@@ -96,7 +104,7 @@ def _analyse(args: list[str]) -> None:
         command=redact_command(["amcl", "analyse", *args]),
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
-    shown = Console(highlight=False)
+    shown = results_console()
     show_tables(page.parent, shown)
     told = f"{page}, with table.md, numbers.csv and pictures"
     shown.print(told, soft_wrap=True, markup=False)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
+from amcl.cli.tables import results_console
 from amcl.evaluation.compare import Comparison, compare
 from amcl.files import write_text
 
@@ -49,11 +50,11 @@ class Compare:
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    options = tyro.cli(Compare, args=args, prog="amcl compare", description=DESCRIPTION)
-    return attempt("amcl compare", lambda: _compare(options))
+    return attempt("amcl compare", lambda: _compare(args))
 
 
-def _compare(options: Compare) -> None:
+def _compare(args: list[str]) -> None:
+    options = read_options(Compare, args, command="amcl compare", description=DESCRIPTION)
     if options.json is not None and options.json.exists():
         raise ValueError(f"{options.json} exists already: choose another file for --json.")
     found = compare(options.runs, baseline=options.baseline, metrics=options.metrics)
@@ -65,14 +66,14 @@ def _compare(options: Compare) -> None:
 
 def show(found: Comparison) -> None:
     """Tables, which runs they are of, and notes."""
-    console = Console(highlight=False, markup=False)
+    console = results_console()
     for table in found.tables(console.width):
         console.print(table)
         console.print()
     for group in found.groups:
-        console.print(group.describe())
-    console.print(CAPTION)
+        console.print(group.describe(), markup=False)
+    console.print(CAPTION, markup=False)
     if len(found.groups) > 1:
-        console.print(DIFFERENCES.format(baseline=found.groups[0].name))
+        console.print(DIFFERENCES.format(baseline=found.groups[0].name), markup=False)
     for note in found.notes:
-        console.print(f"- {note}")
+        console.print(f"- {note}", markup=False)

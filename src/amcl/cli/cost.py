@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import tyro
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -25,8 +24,10 @@ from amcl.analysis.cost import (
     spelled,
 )
 from amcl.backbones import read_safetensors
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, peek, require_images
+from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
+from amcl.cli.tables import results_console
 from amcl.environment import environment
 from amcl.files import write_text
 from amcl.methods import HeadSettings, LGPSettings, MethodName
@@ -89,17 +90,19 @@ def parse(args: list[str]) -> Options:
     """The options, on top of the recipe, file or run they start from."""
     base = base_config(args, _run(args))
     method: MethodName = base.method.name  # type: ignore[assignment]
-    options = tyro.cli(
+    options = read_options(
         Options,
-        prog="amcl cost",
+        args,
+        command="amcl cost",
         description=DESCRIPTION,
-        args=args,
         default=Options(method=method, settings=base),
     )
     if options.folder is not None and str(options.folder) != args[0]:
         raise ValueError(f"name the run first: amcl cost {options.folder} …")
     if options.json is not None and options.json.exists():
         raise ValueError(f"{options.json} exists already: choose another file for --json.")
+    # It compares runs with and without AMCL.
+    refuse_unused(base, options.settings, args, ("heads", "temperature", "form"))
     if options.settings.data.image_size is None:
         require_images(options.settings)
     return options
@@ -168,7 +171,7 @@ def show(
     compared: Sequence[Side], cost: Cost, found: Sequence[Row], measured: Sequence[StepCost]
 ) -> None:
     """The table, and what its numbers mean."""
-    out = Console(highlight=False)
+    out = results_console()
     config = compared[0].config
     width = f" ×{config.backbone.width:.3g}" if config.backbone.width != 1 else ""
     parts = f", in parts of {cost.batch_size}" if config.run.accumulate > 1 else ""

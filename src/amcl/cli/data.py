@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from amcl.cli.options import read_options
 from amcl.data.download import DownloadError, download
 from amcl.data.load import nearest
 from amcl.data.named import NAMED, data_root
@@ -29,7 +30,11 @@ class Data:
 
 def main(args: list[str]) -> int:
     """Run the command; 0 if the data set is there at the end, 1 if not, 2 for a wrong name."""
-    wanted = tyro.cli(Data, args=args, prog="amcl data")
+    try:
+        wanted = read_options(Data, args, command="amcl data")
+    except ValueError as error:
+        print(f"amcl data: {error}", file=sys.stderr)
+        return 2
     if wanted.name == "builtin":
         print("The built-in data set needs no download.")
         return 0

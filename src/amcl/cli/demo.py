@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-import tyro
-from rich.console import Console
 from rich.table import Table
 
 from amcl import recipes
 from amcl.backbones import Backbone
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
+from amcl.cli.tables import results_console
 from amcl.data import load_dataset
 from amcl.evaluation import extract, knn_accuracy
 from amcl.training import Config, RunFolder, pretrain, read_metrics
@@ -43,12 +43,12 @@ class Demo:
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    demo = tyro.cli(Demo, args=args, prog="amcl demo")
     goes_on = "A run goes on from its last checkpoint with amcl pretrain --resume RUN."
-    return attempt("amcl demo", lambda: _demo(demo), goes_on)
+    return attempt("amcl demo", lambda: _demo(args), goes_on)
 
 
-def _demo(demo: Demo) -> None:
+def _demo(args: list[str]) -> None:
+    demo = read_options(Demo, args, command="amcl demo")
     log_to_console()
     out = demo.out or _free(Path("runs/demo"))
     base = recipes.published("builtin", demo.method)
@@ -68,7 +68,7 @@ def _demo(demo: Demo) -> None:
     table = Table("features", "kNN accuracy", title="500 held-out images, 10 classes")
     for name, accuracy in found.items():
         table.add_row(name, f"{accuracy:.1%}")
-    results = Console(highlight=False, soft_wrap=True)
+    results = results_console()
     results.print()
     results.print(table)
     results.print("One seed on a toy set: a sign of life, not evidence for either method.\n")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from amcl.cli.model import Model, ModelOptions
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.models.embed import embed
 from amcl.training.display import console, log_to_console
@@ -55,7 +56,7 @@ def main(args: list[str]) -> int:
 
 
 def _embed(args: list[str]) -> None:
-    options = tyro.cli(Embed, args=args, prog="amcl embed")
+    options = read_options(Embed, args, command="amcl embed")
     log_to_console()
     set_threads(options.threads)
     subject = options.weights.open(options.model)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Literal, cast
 
 import tyro
-from rich.console import Console
 
 from amcl.cli.model import Model, ModelOptions
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
+from amcl.cli.tables import results_console
 from amcl.evaluation import PROTOCOLS, Evaluation, Protocol, Protocols, Result
 from amcl.evaluation.results import table
 from amcl.models.evaluate import JudgedOn, evaluation_of, settings_of
@@ -82,8 +83,8 @@ class SomeFailed(RunError):
 def parse(args: list[str], settings: Protocols | None = None) -> Options:
     """The options of a command line, on top of settings of protocols."""
     default = Options(model=tyro.MISSING, settings=settings or Protocols())
-    return tyro.cli(
-        Options, args=args, prog="amcl evaluate", description=DESCRIPTION, default=default
+    return read_options(
+        Options, args, command="amcl evaluate", description=DESCRIPTION, default=default
     )
 
 
@@ -155,7 +156,7 @@ def _usual(evaluation: Evaluation) -> tuple[Protocol, ...]:
 
 def show(evaluation: Evaluation, results: list[Result]) -> None:
     """The table, and where everything lies."""
-    console = Console(highlight=False)
+    console = results_console()
     console.print()
     console.print(table(results, evaluation.name))
     if evaluation.folder is None:

@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from amcl.cli.model import Model, ModelOptions
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.models.export import export
 from amcl.training.display import log_to_console
@@ -29,11 +30,13 @@ class Export:
     out: Path | None = None
     """A new folder; none: RUN/export."""
     onnx: bool = False
-    """Write backbone.onnx too, checked by onnxruntime (pip install 'amcl-torch[onnx]')."""
+    """Write backbone.onnx too, checked by onnxruntime (extra: onnx)."""
     heads: bool = True
     """Write method.safetensors too, with heads and φ, where the run has a checkpoint."""
     threads: int = 0
     """CPU threads; 0: as torch chooses."""
+    overwrite: bool = False
+    """Replace files of an earlier export of this run; files that you edited are kept."""
     weights: Annotated[ModelOptions, tyro.conf.OmitArgPrefixes] = field(
         default_factory=ModelOptions
     )
@@ -45,11 +48,17 @@ def main(args: list[str]) -> int:
 
 
 def _export(args: list[str]) -> None:
-    options = tyro.cli(Export, args=args, prog="amcl export")
+    options = read_options(Export, args, command="amcl export")
     log_to_console()
     set_threads(options.threads)
     subject = options.weights.open(options.model)
-    written = export(subject, options.out, onnx=options.onnx, heads=options.heads)
+    written = export(
+        subject,
+        options.out,
+        onnx=options.onnx,
+        heads=options.heads,
+        overwrite=options.overwrite,
+    )
     if options.heads and subject.checkpoint is None:
         logger.info("%s: no checkpoint, so no heads to export", subject.name)
     for path in written:

@@ -1,6 +1,6 @@
 """`amcl pretrain`: from images to a trained backbone."""
 
-import dataclasses
+import logging
 import os
 import re
 import shlex
@@ -8,20 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
-from amcl.cli.start import Start, base_config, length_notes, require_images
-from amcl.methods import HeadSettings, LGPSettings, MethodName
-from amcl.methods.masked import MaskedSettings
+from amcl.cli.cautions import cautions
+from amcl.cli.options import read_options
+from amcl.cli.start import Start, base_config, length_notes, refuse_unused, require_images
+from amcl.methods import HeadSettings, MethodName
 from amcl.redaction import redact
 from amcl.sweep.fields import differing
 from amcl.training import Config, Interrupted, RunError, pretrain
 from amcl.training.config import UNLEARNED
 from amcl.training.display import console, log_to_console
 
+logger = logging.getLogger("amcl")
+
 DESCRIPTION = """Train a backbone on images, labelled or not.
 
-amcl pretrain --data FOLDER --out runs/first
+amcl pretrain --data FOLDER --heads 3 --temperature adaptive --out runs/first
 
 amcl pretrain --data cifar10 --method moco --heads 3 --temperature adaptive
 
@@ -33,9 +34,11 @@ amcl pretrain --resume runs/first
 
 amcl pretrain --resume runs/first --epochs 400
 
-Where no recipe or file is named, settings start from the recipe of the data set and method; the
-defaults below are those. With --init, network and images are by default those of that run. Options
-of a method are shown with --method METHOD --help."""
+AMCL is --heads 3 --temperature adaptive; --heads 1 --temperature constant, the default, is the
+method as published. Where no recipe or file is named, settings start from the recipe of the data
+set and method, and the defaults below are those: `amcl pretrain --data FOLDER --help` shows the
+defaults for a folder, `--method METHOD --help` the options of a method. With --init, network and
+images are by default those of that run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,8 @@ def _pretrain(args: list[str]) -> None:
     if options.resume is not None:
         pretrain(options.settings, options.resume, resume=True)
         return
+    for caution in cautions(options.settings):
+        logger.warning(caution)
     out = options.out or free_folder(options.settings)
     if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
         for line in (f"run folder: {out}", *length_notes(args)):
@@ -94,16 +99,16 @@ def parse(args: list[str]) -> Options:
     """The options, on top of the recipe, file or run they start from."""
     base = base_config(args)
     method: MethodName = base.method.name  # type: ignore[assignment]
-    options = tyro.cli(
+    options = read_options(
         Options,
-        prog="amcl pretrain",
+        args,
+        command="amcl pretrain",
         description=DESCRIPTION,
-        args=args,
         default=Options(method=method, settings=base),
     )
     if options.resume is not None:
         _only_what_may_change(base, options)
-    _first_stage_is_not_set_in_vain(base, options.settings)
+    refuse_unused(base, options.settings, args)
     require_images(options.settings)
     return options
 
@@ -137,19 +142,6 @@ def _only_what_may_change(base: Config, options: Options) -> None:
             f"a run goes on as it began, and {', '.join(changed)} would change it: leave that out, "
             f"or start a new run from its settings with --config {run}/config.toml, or from its "
             f"backbone with --init {run}."
-        )
-
-
-def _first_stage_is_not_set_in_vain(base: Config, settings: Config) -> None:
-    """An error if options of LGP's first stage are given to a run that has none."""
-    if not isinstance(settings.method, LGPSettings) or settings.run.init is None:
-        return
-    own = {field.name for field in dataclasses.fields(MaskedSettings)} | {"mae_epochs", "mae_lr"}
-    if changed := [name for name in differing(base, settings) if name in own]:
-        names = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
-        raise ValueError(
-            f"{names} are of LGP's first stage, and --init takes that from another run: leave out "
-            "one or the other."
         )
 
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
+from amcl.cli.tables import results_console
 from amcl.report import ReportSettings, report
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
@@ -44,14 +45,14 @@ class Options:
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    options = tyro.cli(Options, args=args, prog="amcl report", description=DESCRIPTION)
-    return attempt("amcl report", lambda: _report(options))
+    return attempt("amcl report", lambda: _report(args))
 
 
-def _report(options: Options) -> None:
+def _report(args: list[str]) -> None:
+    options = read_options(Options, args, command="amcl report", description=DESCRIPTION)
     log_to_console(logging.WARNING)
     set_threads(options.threads)
     path = report(options.runs, options.out, options.settings)
     size = path.stat().st_size / 2**20
-    console = Console(highlight=False)
+    console = results_console()
     console.print(f"{path} ({size:.1f} MiB): open it in a browser", soft_wrap=True, markup=False)

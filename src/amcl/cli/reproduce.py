@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 import tyro
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.tables import show_tables
+from amcl.cli.tables import results_console, show_tables
 from amcl.data import missing_sets
 from amcl.experiments import ENTRIES, SCALES, reproduce
 from amcl.experiments.estimate import seconds, spelled
@@ -39,7 +39,9 @@ one scale share their runs in one folder, and the same command goes on where it 
 class Options:
     """What `amcl reproduce` takes."""
 
-    names: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    names: Annotated[
+        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")
+    ] = ()
     """Tables and figures, as table-3 or figure-5; all: everything that can be run."""
     list: Annotated[bool, tyro.conf.arg(constructor=bool)] = False
     """Show each entry, what it needs and about how long it takes."""
@@ -67,9 +69,9 @@ def main(args: list[str]) -> int:
 
 
 def _reproduce(args: list[str]) -> None:
-    options = tyro.cli(Options, prog="amcl reproduce", description=DESCRIPTION, args=args)
+    options = read_options(Options, args, command="amcl reproduce", description=DESCRIPTION)
     scale = SCALES[options.scale]
-    shown = Console(highlight=False)
+    shown = results_console()
     if options.list:
         shown.print(_table(scale, options))
         shown.print(f"Scale {scale.name}: {scale.told}.", soft_wrap=True, markup=False)

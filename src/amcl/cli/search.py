@@ -1,6 +1,5 @@
 """`amcl search`: settings found by trials, judged on validation images."""
 
-import importlib.util
 import logging
 import shlex
 from dataclasses import dataclass
@@ -8,14 +7,15 @@ from pathlib import Path
 from typing import Literal
 
 import tyro
-from rich.console import Console
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, peek, require_images
+from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
+from amcl.cli.tables import results_console
 from amcl.methods import MethodName
 from amcl.search.objective import LABELS, Objective, is_share
 from amcl.search.study import TRIALS, Pruner, StudyFolder
-from amcl.training import Config, RunError
+from amcl.training import Config
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Find the settings that serve best: the paper's 25 trials, by a validation split.
@@ -76,20 +76,21 @@ def parse(args: list[str]) -> Options:
     known = Config.from_file(folder.base) if folder.exists() else None
     base = base_config(args, known)
     method: MethodName = base.method.name  # type: ignore[assignment]
-    options = tyro.cli(
+    options = read_options(
         Options,
-        prog="amcl search",
+        args,
+        command="amcl search",
         description=DESCRIPTION,
-        args=args,
         default=Options(out=tyro.MISSING, method=method, settings=base, trials=folder.trials()),
     )
+    varied = [entry.partition("=")[0].replace("-", "_") for entry in options.space]
+    refuse_unused(base, options.settings, args, varied)
     require_images(options.settings)
     return options
 
 
 def _search(args: list[str]) -> None:
     options = parse(args)
-    _require("optuna", "matplotlib")
     from amcl.search.conduct import search
     from amcl.search.summary import table
 
@@ -107,7 +108,7 @@ def _search(args: list[str]) -> None:
         keep_checkpoints=options.keep_checkpoints,
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
-    shown = Console(highlight=False)
+    shown = results_console()
     objective = found.definition.objective
     shown.print(table(found.records, LABELS[objective], is_share(objective)))
     folder = StudyFolder(options.out)
@@ -125,9 +126,3 @@ def _search(args: list[str]) -> None:
             "of one has died, the same command takes it up after a minute"
         )
     shown.print(where, soft_wrap=True, markup=False)
-
-
-def _require(*packages: str) -> None:
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise RunError(f"a search needs {' and '.join(missing)}: pip install 'amcl-torch[search]'.")

@@ -1,8 +1,9 @@
 """Where the settings of a run start from: a recipe, a file, or another run."""
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import tomllib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -11,8 +12,10 @@ import tyro
 from amcl import recipes
 from amcl.backbones import load_backbone
 from amcl.methods import METHODS, MethodName, MoCoSettings
+from amcl.sweep.fields import differing
 from amcl.training import Config, RunFolder
 from amcl.training.fit import at_length
+from amcl.training.unused import check_used
 
 Number = TypeVar("Number", int, float)
 Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
@@ -122,6 +125,29 @@ def require_images(config: Config) -> None:
     """An error where a recipe for folders has not been told which."""
     if config.data.data == "FOLDER":
         raise ValueError("name the folder of images: --data FOLDER.")
+
+
+def refuse_unused(
+    base: Config, settings: Config, args: Sequence[str], varied: Collection[str] = ()
+) -> None:
+    """An error where options, or a file written by hand, set what these runs would ignore.
+
+    `varied` are the fields in which the runs differ from each other.
+    """
+    check_used(settings, differing(base, settings), varied=varied)
+    if file := peek(args).config:
+        typed = set(differing(base, settings))
+        given = [name for name in _by_hand(file, base) if name not in typed]
+        check_used(settings, given, varied=varied, where=file)
+
+
+def _by_hand(file: str, config: Config) -> list[str]:
+    """The fields of those sections that name few: files that a run or recipe wrote name all."""
+    given = []
+    for section, table in tomllib.loads(Path(file).read_text(encoding="utf-8")).items():
+        if 2 * len(table) < len(fields(getattr(config, section))):
+            given += [name for name in table if name != "name"]
+    return given
 
 
 def _after(init: Path, data: str | None, method: str) -> Config:

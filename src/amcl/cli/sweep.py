@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, peek, require_images
+from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
+from amcl.cli.tables import results_console
 from amcl.evaluation import Protocol
 from amcl.methods import MethodName
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
@@ -75,8 +76,10 @@ def parse(args: list[str]) -> tuple[Options, list[Point]]:
         chosen = [word for name, text in start.items() for word in (f"--{name}", text)]
         if repr(chosen) not in starts:
             given = [*args, *chosen]
-            starts[repr(chosen)] = _options(given, base_config(given))
-            require_images(starts[repr(chosen)].settings)
+            base = base_config(given)
+            options = starts[repr(chosen)] = _options(given, base)
+            refuse_unused(base, options.settings, given, axes)
+            require_images(options.settings)
         return starts[repr(chosen)]
 
     if not axes:
@@ -111,11 +114,11 @@ def _options(
     split: Split = "validation",
 ) -> Options:
     method: MethodName = base.method.name  # type: ignore[assignment]
-    return tyro.cli(
+    return read_options(
         Options,
-        prog="amcl sweep",
+        args,
+        command="amcl sweep",
         description=DESCRIPTION,
-        args=args,
         default=Options(
             out=tyro.MISSING, method=method, settings=base, protocols=protocols, split=split
         ),
@@ -136,7 +139,7 @@ def _sweep(args: list[str]) -> None:
         again=options.again,
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
-    shown = Console(highlight=False)
+    shown = results_console()
     shown.print(table(findings, shown.width))
     shown.print(
         f"the whole table is in {options.out}: runs.csv, table.md", soft_wrap=True, markup=False

@@ -197,8 +197,11 @@ def default_workers() -> int:
 
 
 def nearest(name: str) -> str:
-    """ " Did you mean …?" for a name that is nearly known, else nothing."""
+    """ " Did you mean …?" for the name of nearly a known set or folder, else nothing."""
     matches = get_close_matches(name.lower(), ["builtin", *NAMED], n=1)
+    if not matches and (path := Path(name)).parent.is_dir():
+        folders = {each.name: str(each) for each in path.parent.iterdir() if each.is_dir()}
+        matches = [folders[near] for near in get_close_matches(path.name, folders, n=1)]
     return f" Did you mean {matches[0]!r}?" if matches else ""
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from amcl.evaluation.features import Features
+from amcl.extras import needed
 from amcl.files import whole_file
 
 ENDINGS = (".csv", ".npz", ".parquet")
@@ -102,6 +103,6 @@ def _pyarrow() -> Any:
         import pyarrow
     except ImportError as error:
         raise ValueError(
-            "Parquet files need pyarrow: pip install 'amcl-torch[parquet]', or write an .npz file."
+            f"{needed('a .parquet file', 'pyarrow', 'parquet')} Or write an .npz file."
         ) from error
     return pyarrow

@@ -11,7 +11,7 @@ from amcl.data import Images, Labelled, stream
 from amcl.files import digest
 from amcl.progress import Progress
 from amcl.seeds import generator
-from amcl.settings import positive_number, whole_number
+from amcl.settings import not_a_tensor, positive_number, whole_number
 from amcl.views import Views, ViewSettings
 from amcl.views.views import IMAGENET_MEAN, IMAGENET_STD
 
@@ -74,7 +74,7 @@ def extract(
     `prepare` turns a batch as stored (uint8) into the model's input. The model's mode is put back.
     """
     with evaluating(model):
-        features = [model(prepare(batch.to(device))).float().cpu() for batch in batches]
+        features = [_tensor(model(prepare(batch.to(device)))).cpu() for batch in batches]
     if not features:
         raise ValueError("there are no images to take features of.")
     return torch.cat(features)
@@ -125,7 +125,7 @@ def feature_batches(
             first = first or next(iter(batch.unreadable), None)
             if len(batch.pixels):
                 values = model(transform(batch.pixels.to(device), batch.shapes))
-                values = _checked(values.float().cpu(), len(batch.pixels))
+                values = _checked(_tensor(values).cpu(), len(batch.pixels))
                 found += len(values)
                 yield Features(values, batch.of(step), tuple(batch.unreadable))
             progress.advance(len(step))
@@ -162,7 +162,7 @@ class AugmentedFeatures:
                 chance = generator(self.seed, "augmented", epoch, number)
                 drawn = self.views.draw(len(batch.pixels), generator=chance, shapes=batch.shapes)
                 view = self.views(batch.pixels.to(self.device), drawn.first().to(self.device))[0]
-                yield self.model(view).float(), batch.of(step)
+                yield _tensor(self.model(view)), batch.of(step)
 
 
 def pair_features(
@@ -191,7 +191,7 @@ def pair_features(
                 chance = generator(seed, "pairs", number)
                 drawn = views.draw(n, generator=chance, shapes=batch.shapes).to(device)
                 inputs = torch.cat([transform(pixels, batch.shapes)[None], views(pixels, drawn)])
-                values = _checked(model(inputs.flatten(0, 1)).float().cpu(), 3 * n)
+                values = _checked(_tensor(model(inputs.flatten(0, 1))).cpu(), 3 * n)
                 found.append(values.unflatten(0, (3, n)))
             progress.advance(n)
     if not found:
@@ -224,6 +224,13 @@ def fingerprint(model: nn.Module) -> str:
         parts += [f"{name} {plain.dtype} {tuple(plain.shape)}".encode()]
         parts += [plain.flatten().view(torch.uint8).numpy().data]
     return digest(parts)
+
+
+def _tensor(features: object) -> torch.Tensor:
+    """What a model put out, in float32."""
+    if not isinstance(features, torch.Tensor):
+        raise TypeError(not_a_tensor("an evaluation needs a model whose output is", features))
+    return features.float()
 
 
 def _checked(values: torch.Tensor, n: int) -> torch.Tensor:

@@ -159,8 +159,10 @@ def _chosen(details: Mapping[str, Any], name: str) -> str:
     chosen, folds = f"{name} {details[name]:g}", details.get("folds", 1)
     if not held:
         return chosen
-    where = f"by {folds}-fold cross-validation" if folds > 1 else f"on {held:,} training images"
-    return f"{chosen}, chosen among {len(tried)} values {where}"
+    where = f"by {folds}-fold cross-validation"
+    if folds == 1:
+        where = f"on {held:,} held-out training images"
+    return f"{chosen} (best of {len(tried)} values, {where})"
 
 
 def _read(path: Path) -> Result:

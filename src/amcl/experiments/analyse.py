@@ -10,7 +10,6 @@ from amcl.experiments.conduct import check_labels, conduct
 from amcl.experiments.pool import Pool
 from amcl.experiments.product import Product, check_free, topic_of
 from amcl.experiments.tables import Filled, csv_text
-from amcl.report import require_packages
 from amcl.settings import choose
 from amcl.sweep.judge import Split
 from amcl.sweep.workers import Tell
@@ -40,7 +39,6 @@ def analyse(
     """
     choose("analysis", name, tuple(ANALYSES))
     choose("metric", metric, tuple(METRICS))
-    require_packages()
     analysis, folder = ANALYSES[name], Path(out)
     parts = analysis.parts(base, values, METRICS[metric])
     check_labels(base, parts, split, ", or use --metric auroc, which needs none")

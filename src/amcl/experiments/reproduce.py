@@ -15,7 +15,6 @@ from amcl.experiments.pool import Pool
 from amcl.experiments.product import Product, Topic, check_free, topic_of
 from amcl.experiments.scales import SCALES, Scale, ScaleName
 from amcl.experiments.tables import csv_text
-from amcl.report import require_packages
 from amcl.settings import choose, whole_number
 from amcl.sweep import Point
 from amcl.sweep.workers import Tell
@@ -70,7 +69,6 @@ def reproduce(
     asked = entry(name)
     choose("scale", scale, tuple(SCALES))
     size = SCALES[scale]
-    require_packages()
     folder = Path(out) if out is not None else Path("reproduce") / scale
     command = _command(name, scale, out, data, data_root, seeds, jobs)
     if asked.make is None:

@@ -1,5 +1,6 @@
 """A model card: what a model is, how it was trained, what it scores and how to load it."""
 
+import html
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -105,6 +106,11 @@ def _about(subject: Subject) -> str:
     )
 
 
+def _data(source: str) -> str:
+    """A data set by its name; of a folder, the last part of its path."""
+    return Path(source).name or source
+
+
 def _training(subject: Subject, config: Config) -> str:
     method, optimiser, run = config.method, config.optimiser, config.run
     rows: list[tuple[str, Any]] = [
@@ -183,7 +189,7 @@ def _scores(results: Sequence[Result]) -> list[str]:
     rows = [
         (
             result.protocol,
-            f"{Path(result.data).name or result.data}, {result.split}",
+            f"{_data(result.data)}, {result.split}",
             ", ".join(f"{name} {spelled(result, name)}" for name in result.metrics),
             "; ".join([*how(result).splitlines(), f"seed {result.seed}"]),
         )
@@ -206,5 +212,5 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that cannot break out of a line or a cell."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """Text that cannot break out of a line or a cell, nor pass for HTML."""
+    return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")

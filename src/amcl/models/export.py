@@ -1,6 +1,7 @@
 """A model as files for other tools."""
 
 import json
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,10 +21,18 @@ from amcl.training.checkpoint import save_tensors
 from amcl.training.pretrain import export_backbone
 
 LIST = "export.json"  # what an export wrote: by it the next one knows its own files
+FILES = ("backbone.safetensors", "method.safetensors", "backbone.onnx", "README.md")
+
+logger = logging.getLogger("amcl")
 
 
 def export(
-    subject: Subject, out: Path | None = None, *, onnx: bool = False, heads: bool = True
+    subject: Subject,
+    out: Path | None = None,
+    *,
+    onnx: bool = False,
+    heads: bool = True,
+    overwrite: bool = False,
 ) -> list[Path]:
     """Write a model into a new folder, `RUN/export` unless `out` says another.
 
@@ -32,7 +41,9 @@ def export(
     - `backbone.onnx`, with `onnx`: images (batch, 3, S, S), normalised, to features;
     - `README.md`: a model card; `export.json`: a list of these files.
 
-    An earlier export of the same run is replaced; a folder that holds anything else is an error.
+    The folder may hold an earlier export of the same run, and nothing else. Files that are missing
+    are added; to change or remove any takes `overwrite`. Files that a user edited or added are
+    never touched.
     """
     folder = _folder(subject, out)
     earlier = _earlier(folder, subject)
@@ -47,7 +58,7 @@ def export(
         if onnx:
             write_onnx(subject.backbone, staging / "backbone.onnx")
         write_text(staging / "README.md", model_card(subject))
-        return _put(staging, folder, subject, earlier)
+        return _put(staging, folder, subject, earlier, overwrite)
 
 
 @dataclass(frozen=True)
@@ -100,13 +111,20 @@ def _earlier(folder: Path, subject: Subject) -> _Written | None:
 
 
 def _read_list(path: Path) -> _Written:
+    """What `export.json` says. It may come from anywhere: only names of our own files are taken."""
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
-        return _Written(said["run"], said["weights"], dict(said["files"]))
+        written = _Written(said["run"], said["weights"], dict(said["files"]))
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(
             f"{path} is damaged: remove the folder, or choose another: --out."
         ) from error
+    if foreign := sorted(written.files.keys() - set(FILES)):
+        raise RunError(
+            f"{path} lists {', '.join(map(repr, foreign))}, which `amcl export` does not write: "
+            "choose a new folder with --out."
+        )
+    return written
 
 
 def _write_method(path: Path, subject: Subject) -> None:
@@ -124,25 +142,38 @@ def _write_method(path: Path, subject: Subject) -> None:
     save_tensors(path, saved.state, {"amcl": json.dumps(said)})
 
 
-def _put(staging: Path, folder: Path, subject: Subject, earlier: _Written | None) -> list[Path]:
-    """Move the files to their place one by one, each whole, and then say so."""
+def _put(
+    staging: Path, folder: Path, subject: Subject, earlier: _Written | None, overwrite: bool
+) -> list[Path]:
+    """Move the files into the folder one by one, each whole, and then list them."""
     new = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
+    paths = [*(folder / name for name in new), folder / LIST]
     weights, old = fingerprint(subject.backbone), {}
     if earlier is not None:
         old = {name: sha for name, sha in earlier.files.items() if (folder / name).exists()}
+    # Files of other weights would lie beside the new ones as if they belonged together.
+    stale = old.keys() - new.keys() if earlier is not None and earlier.weights != weights else set()
+    changed = sorted(stale | {name for name in old.keys() & new.keys() if old[name] != new[name]})
+    if changed and not overwrite:
+        raise RunError(
+            f"{folder} holds an earlier export, whose {', '.join(changed)} would be replaced: "
+            "choose a new folder with --out, or replace it with --overwrite."
+        )
+    if new.items() <= old.items() and not changed:
+        logger.info("%s holds this export already: nothing was written", folder)
+        return paths
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name in new:
             (staging / name).replace(folder / name)
-        if earlier is not None and earlier.weights != weights:
-            for name in old.keys() - new.keys():  # they hold weights that are no longer these
-                (folder / name).unlink()
-            old = {}
-        said = {"run": _run_of(subject), "weights": weights, "files": old | new}
+        for name in stale:
+            (folder / name).unlink()
+        kept = {name: sha for name, sha in old.items() if name not in stale}
+        said = {"run": _run_of(subject), "weights": weights, "files": kept | new}
         write_text(folder / LIST, json.dumps(said, indent=2) + "\n")
     except OSError as error:
         raise RunError(f"could not write {folder} ({error}). Is the disk full?") from error
-    return [*(folder / name for name in new), folder / LIST]
+    return paths
 
 
 def _sha256(path: Path) -> str:

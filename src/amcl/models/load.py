@@ -1,11 +1,11 @@
 """From what a user names to a backbone: a run, a checkpoint, a file, a timm model."""
 
+import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
-
-import timm
 
 from amcl.backbones import (
     Backbone,
@@ -66,6 +66,23 @@ class _Asked:
             raise ValueError(f"{source} {why}: leave out {', '.join(said)}.")
 
 
+def load(source: str | os.PathLike[str]) -> Backbone:
+    """The trained backbone of a run folder, a checkpoint or an exported file.
+
+    It turns images (N, 3, S, S) into features (N, D). `load(…).normalisation` are the mean and std
+    that images are to be normalised with. A timm model by name has random weights, with a warning;
+    `open_model` takes more options, such as `pretrained=True`.
+    """
+    subject = open_model(os.fspath(source))
+    if subject.untrained:
+        warnings.warn(
+            f"{subject.name!r} is a timm model and no trained file: its weights are random. "
+            f"amcl.models.open_model({subject.name!r}, pretrained=True) fetches timm's weights.",
+            stacklevel=2,
+        )
+    return subject.backbone
+
+
 def open_model(
     source: str | Path,
     *,
@@ -99,6 +116,8 @@ def open_model(
     >>> subject.notes
     ('untrained: random weights (seed 0)', 'images are normalised as ImageNet')
     """
+    import timm
+
     asked = _Asked(
         backbone=backbone,
         width=width,
@@ -217,11 +236,20 @@ def _of_timm(name: str, asked: _Asked, seed: int) -> Subject:
     if asked.mean is None:
         notes.append(told)
     mean, std = asked.mean or mean, asked.std or std
-    return Subject(name=name, backbone=backbone, mean=mean, std=std, notes=tuple(notes))
+    return Subject(
+        name=name,
+        backbone=backbone,
+        mean=mean,
+        std=std,
+        untrained=not asked.pretrained,
+        notes=tuple(notes),
+    )
 
 
 def _fresh(name: str, asked: _Asked, seed: int) -> tuple[Backbone, list[str]]:
     """The network with random weights, as a run of SimCLR with this seed would start; and notes."""
+    import timm
+
     settings = BackboneSettings(
         backbone=name, width=asked.width, stem=asked.stem, patch=asked.patch, pool=asked.pool
     )
@@ -236,6 +264,8 @@ def _fresh(name: str, asked: _Asked, seed: int) -> tuple[Backbone, list[str]]:
 
 def _take_pretrained(backbone: Backbone) -> Any:
     """Give the backbone timm's weights; returns what timm says about them."""
+    import timm
+
     name = backbone.settings.backbone
     config: Any = timm.get_pretrained_cfg(name)
     if not config.has_weights:

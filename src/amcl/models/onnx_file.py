@@ -7,12 +7,12 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 
 from amcl.backbones import Backbone
+from amcl.extras import missing, needed
 from amcl.seeds import generator
 from amcl.training import RunError
 
@@ -22,12 +22,8 @@ _TOLERANCE = 1e-3  # of the largest feature: runtimes add in other orders
 
 def require_onnx() -> None:
     """An error that says what to install, unless it is there."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
-    if missing:
-        raise RunError(
-            f"ONNX files need {', '.join(missing)}, which is not installed: "
-            "pip install 'amcl-torch[onnx]'"
-        )
+    if packages := missing(*PACKAGES):
+        raise RunError(needed("an ONNX file", ", ".join(packages), "onnx"))
 
 
 def write_onnx(backbone: Backbone, path: Path) -> None:

@@ -31,6 +31,8 @@ class Subject:
     step: int | None = None
     """How far it was trained."""
     epoch: float | None = None
+    untrained: bool = False
+    """Whether its weights are random."""
     notes: tuple[str, ...] = ()
     """What was chosen or left out on the user's behalf."""
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from amcl.settings import choose, whole_number
+from amcl.settings import choose, not_a_tensor, whole_number
 
 LastNorm = Literal["none", "plain", "affine"]
 
@@ -24,6 +24,11 @@ class _BatchedLinear(nn.Module):
         self.bias = (
             nn.Parameter(torch.empty(num_heads * out_dim).uniform_(-bound, bound)) if bias else None
         )
+
+    def extra_repr(self) -> str:
+        num_heads, out_dim, in_dim = self.weight.shape
+        bias = self.bias is not None
+        return f"num_heads={num_heads}, in_features={in_dim}, out_features={out_dim}, bias={bias}"
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         num_heads, out_dim, _ = self.weight.shape
@@ -100,6 +105,8 @@ class ProjectionHeads(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
+        if not isinstance(h, torch.Tensor):
+            raise TypeError(not_a_tensor("heads take", h))
         if not h.is_floating_point():
             raise TypeError(f"heads take floating-point features, got {h.dtype}.")
         ok = h.shape[-1] == self.widths[0] and (

@@ -15,7 +15,7 @@ from amcl.report.blocks import (
     Table,
 )
 from amcl.report.compose import report
-from amcl.report.page import Page, require_packages
+from amcl.report.page import Page
 from amcl.report.runs import ReportSettings
 
 __all__ = [
@@ -34,5 +34,4 @@ __all__ = [
     "Section",
     "Table",
     "report",
-    "require_packages",
 ]

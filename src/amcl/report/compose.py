@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amcl.report.blocks import Section, Table
-from amcl.report.page import Page, check_replaceable, require_map, require_packages
+from amcl.report.page import Page, check_replaceable, require_map
 from amcl.report.runs import ReportSettings, Run, read_runs
 from amcl.report.sections.cost import cost
 from amcl.report.sections.galleries import image_map, nearest, pairs
@@ -26,7 +26,6 @@ def report(
     `out`: default is report.html in the run's folder, or for several in the working folder. A file
     that is not such a page is never written over.
     """
-    require_packages()
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     settings = ReportSettings() if settings is None else settings
     require_map(settings.map)

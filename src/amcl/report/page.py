@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amcl.drawing import svg_of
+from amcl.extras import missing, needed
 from amcl.files import write_text
 from amcl.report.blocks import Chart, Section
 from amcl.report.maps import HEIGHT, WIDTH, drawn
@@ -95,22 +95,12 @@ def check_replaceable(path: Path) -> None:
 def require_map(method: str) -> None:
     """The same for a map that needs a package of its own."""
     package = {"umap": "umap", "tsne": "openTSNE"}.get(method)
-    if package is not None and find_spec(package) is None:
-        raise RunError(
-            f"--map {method} needs a package: pip install 'amcl-torch[{method}]'; or use --map pca."
-        )
-
-
-def require_packages() -> None:
-    """An error that says how to get what a page needs, if it is missing."""
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
-    if missing:
-        raise RunError(f"a page needs {' and '.join(missing)}: pip install 'amcl-torch[report]'.")
+    if package is not None and missing(package):
+        raise RunError(f"{needed(f'--map {method}', package, method)} Or use --map pca.")
 
 
 @cache
 def _environment() -> "Environment":
-    require_packages()
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

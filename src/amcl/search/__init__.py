@@ -1,4 +1,4 @@
-"""Hyper-parameter search: spaces, studies, and what they found. Needs the extra `search`."""
+"""Hyper-parameter search: spaces, studies, and what they found."""
 
 from amcl.search.records import Record, best_of
 from amcl.search.space import Choice, Range, Space, paper_space, space_from

@@ -19,6 +19,7 @@ from amcl.sweep.fields import (
     with_values,
 )
 from amcl.training import Config
+from amcl.training.unused import conditions, values_of
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -153,7 +154,10 @@ def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Sp
             "the space has one point at most: give a range, as in lr=1e-3:1:log, or several values."
         )
     _check(config, space)
-    return dict(sorted(space.items(), key=lambda item: item[0] not in _FIRST))
+    deciding = conditions(space)
+    return dict(
+        sorted(space.items(), key=lambda item: (item[0] not in _FIRST, item[0] not in deciding))
+    )
 
 
 def suggest(trial: "Trial", space: Space, config: Config) -> dict[str, Any]:
@@ -193,8 +197,9 @@ def _check(config: Config, space: Space) -> None:
     one_spelling(space)
     for name in sorted(space, key=lambda name: name not in _LINKED):
         if not _matters(config, space, name):
-            fixed = {first: space.get(first, getattr(config.method, first, "")) for first in _FIRST}
-            said = ", ".join(f"{first}={value}" for first, value in fixed.items() if value)
+            known = values_of(config) | space
+            fixed = [first for first in known if first in conditions([name])]
+            said = ", ".join(f"{first}={known[first]}" for first in fixed)
             raise ValueError(
                 f"{name} has no effect with {said}: leave it out of the space, or search for those "
                 "too."
@@ -224,6 +229,7 @@ def _check_end(config: Config, space: Space, name: str, end: Any) -> None:
 
 def _corners(space: Space, name: str) -> Iterator[dict[str, Any]]:
     """Ends of the fields that hang on each other, in all combinations, but for one field."""
-    others = [other for other in _LINKED if other in space and other != name]
+    linked = conditions(space) | set(_LINKED)
+    others = [other for other in space if other in linked and other != name]
     for ends in itertools.product(*(space[other].ends() for other in others)):
         yield dict(zip(others, ends, strict=True))

@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from amcl.methods import HeadSettings
-from amcl.methods.heads import ADAPTIVE
 from amcl.training.config import Config, typed, unknown
+from amcl.training.unused import TOP_K, broken_rule, values_of
 
 Values = dict[str, Any]
 
 # What is learned hangs on these sections; where it is learned does not matter.
 _SECTIONS = ("data", "views", "backbone", "method", "optimiser", "run")
 _RANGE = ("eta", "iota")  # the paper's spelling of tau_lower and tau_upper
-_TOP_K = ("top_k", "top_k_softmax")
 _FREE = ("data_root", "memory", "workers")  # where images lie and how they are read
 
 
@@ -28,7 +27,8 @@ def field_name(config: Config, name: str) -> str:
     plain = name.strip().removeprefix("--").replace("-", "_")
     known = _names(config)
     if plain not in known:
-        raise ValueError(unknown(f"{config.method.name} is given {name!r}", plain, known))
+        given = f"{config.method.name} is asked for a setting {name!r}"
+        raise ValueError(unknown(given, plain, known))
     return plain
 
 
@@ -94,7 +94,7 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
     one_spelling(values)
     of_range = {name: value for name, value in values.items() if name in _RANGE}
     values = {name: value for name, value in values.items() if name not in _RANGE}
-    if values.get("form", "top_k") not in _TOP_K:
+    if values.get("form", "top_k") not in TOP_K:
         values.setdefault("top_k", None)  # whatever the configuration had for another form
     if config.run.fit:  # a value that is given is not fitted to the images
         values.setdefault("fit", tuple(n for n in config.run.fit if n not in values) or None)
@@ -134,24 +134,7 @@ def effective(config: Config, values: Mapping[str, Any]) -> Values:
 
 def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
     """Whether a field changes anything, given the values of others."""
-    method = config.method
-    if not isinstance(method, HeadSettings):
-        return True
-    if name == "top_k":
-        form: str = values.get("form", getattr(method, "form", ""))
-        return form in _TOP_K
-    scheme: str = values.get("temperature", method.temperature)
-    if name in ("eta", "iota", "tau_lower", "tau_upper"):
-        return scheme in ADAPTIVE or scheme == "scheduled"
-    if name in ("beta", "prior_tau") or name.startswith("phi_"):
-        plain = values.get("phi_output", method.phi_output) == "plain"
-        return scheme in ADAPTIVE and not (name == "phi_scale" and plain)
-    if name == "tau_period":
-        return scheme == "scheduled"
-    if name == "tau":
-        alone = values.get("prior_tau", method.prior_tau) is None  # then τ₀ is τ
-        return scheme != "scheduled" and (alone or scheme not in ("adaptive", "first-head"))
-    return True
+    return broken_rule({**values_of(config), **values}, name) is None
 
 
 def differing(first: Config, second: Config) -> list[str]:

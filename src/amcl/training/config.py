@@ -112,9 +112,9 @@ class RunSettings:
     log_every: int = 50
     """Steps between lines of metrics."""
     tensorboard: bool = False
-    """Write metrics for TensorBoard too (pip install 'amcl-torch[tensorboard]')."""
+    """Write metrics for TensorBoard too (extra: tensorboard)."""
     wandb: str | None = None
-    """Send metrics to this project of Weights & Biases (pip install 'amcl-torch[wandb]')."""
+    """Send metrics to this project of Weights & Biases (extra: wandb)."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "accumulate", "probe_every", "save_every"):

@@ -5,7 +5,6 @@ import time
 from types import TracebackType
 
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 logger = logging.getLogger("amcl")
@@ -17,16 +16,19 @@ _SECONDS, _PARTS = 30.0, 10  # between lines within an epoch; and how many an ep
 def log_to_console(level: int = logging.INFO) -> None:
     """Send what the package has to say to the terminal."""
     logger.setLevel(level)
-    known = [handler for handler in logger.handlers if isinstance(handler, RichHandler)]
+    known = [handler for handler in logger.handlers if isinstance(handler, _Lines)]
     if not known:
-        handler = RichHandler(
-            console=console, show_path=False, show_time=False, show_level=False, markup=False
-        )
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
-        known = [handler]
+        known = [_Lines()]
+        logger.addHandler(known[0])
     for handler in known:
         handler.setLevel(level)
+
+
+class _Lines(logging.Handler):
+    """Prints messages above the progress bar, each as one line, however long it is."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        console.print(self.format(record), markup=False, soft_wrap=True)
 
 
 class Display:

@@ -1,5 +1,7 @@
 """What a run runs on: the choice of devices and precision, handed to Lightning Fabric."""
 
+from __future__ import annotations
+
 import inspect
 import os
 import signal
@@ -7,19 +9,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from lightning_fabric import Fabric
-from lightning_fabric.strategies.ddp import DDPStrategy
 from torch.nn.parallel import DistributedDataParallel
 
 from amcl.training.config import HardwareSettings
 from amcl.training.errors import Interrupted, RunError, StoppedWaiting
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
 
 def make_fabric(settings: HardwareSettings) -> Fabric:
     """Fabric for these settings. Under torchrun, the processes it started are taken."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
     set_threads(settings.threads)
     accelerator = find_accelerator(settings.accelerator)
     devices, nodes = settings.devices, settings.nodes
@@ -92,7 +98,7 @@ class StopRequest:
         self._message: str | None = None
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> "StopRequest":
+    def __enter__(self) -> StopRequest:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._ask)
         return self

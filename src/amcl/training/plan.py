@@ -1,10 +1,12 @@
 """Which images each step, part and process sees, and what processes agree on."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 
 from amcl.data import DataSet
 from amcl.distributed import mean_over_ranks
@@ -13,6 +15,9 @@ from amcl.training.config import Config
 from amcl.training.errors import UnfitError
 from amcl.training.fit import suitable_batch
 from amcl.training.hardware import StopRequest
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Plan:
     check_every: int
 
     @staticmethod
-    def of(config: Config, data: DataSet, fabric: Fabric) -> "Plan":
+    def of(config: Config, data: DataSet, fabric: Fabric) -> Plan:
         """The plan of a run on this process; an error where the numbers do not fit."""
         run, images = config.run, len(data.train)
         unit = run.accumulate * fabric.world_size

@@ -1,5 +1,7 @@
 """Pre-training: the loop, from images to a trained backbone."""
 
+from __future__ import annotations
+
 import json
 import logging
 import shlex
@@ -8,10 +10,9 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 
 from amcl.backbones import Backbone
 from amcl.data import DataSet, load_dataset, stream
@@ -44,6 +45,9 @@ from amcl.training.step import Stepper
 from amcl.training.trackers import make_trackers, require_trackers
 from amcl.training.watch import Watch
 from amcl.views import Views
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 logger = logging.getLogger("amcl")
 

@@ -73,6 +73,8 @@ class RunFolder:
 
     def read_config(self) -> Config:
         """The configuration the run was started with."""
+        if not self.path.exists():
+            raise RunError(f"the run folder {self.path} does not exist.")
         if not self.config.is_file():
             raise RunError(f"{self.path} is no run folder: it has no {self.config.name}.")
         return Config.from_file(self.config)

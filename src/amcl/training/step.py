@@ -1,11 +1,12 @@
 """One step of training: images, views, loss, gradient, optimiser."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 
 from amcl.data import Batch
 from amcl.methods import Method
@@ -14,6 +15,9 @@ from amcl.training.config import Config
 from amcl.training.feed import Feed
 from amcl.training.optimisers import rate_factor, set_rate
 from amcl.training.plan import Plan
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 logger = logging.getLogger("amcl")
 

@@ -1,9 +1,9 @@
 """Metrics for other tools: TensorBoard and Weights & Biases, each when asked for."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any, Protocol
 
+from amcl.extras import missing, needed
 from amcl.training.config import Config
 from amcl.training.errors import RunError
 
@@ -57,8 +57,8 @@ def require_trackers(config: Config) -> None:
     """Raise an error if a package is missing that a configuration asks for."""
     asked = {"tensorboard": config.run.tensorboard, "wandb": bool(config.run.wandb)}
     for package, is_asked in asked.items():
-        if is_asked and importlib.util.find_spec(package) is None:
-            raise RunError(_missing(f"--{package}", package))
+        if is_asked and missing(package):
+            raise RunError(needed(f"--{package}", package, package))
 
 
 def make_trackers(config: Config, folder: Path) -> list[Tracker]:
@@ -69,7 +69,3 @@ def make_trackers(config: Config, folder: Path) -> list[Tracker]:
     if config.run.wandb:
         trackers.append(WeightsAndBiases(config.run.wandb, folder, config))
     return trackers
-
-
-def _missing(option: str, extra: str) -> str:
-    return f"{option} needs the package {extra}: pip install 'amcl-torch[{extra}]'."

@@ -31,6 +31,8 @@ class Views:
     >>> images = torch.randint(256, (8, 3, 40, 48), dtype=torch.uint8)
     >>> views(images, parameters).shape
     torch.Size([2, 8, 3, 32, 32])
+    >>> views(images).shape  # draws by itself
+    torch.Size([2, 8, 3, 32, 32])
     """
 
     def __init__(
@@ -89,11 +91,25 @@ class Views:
             solarize=happens(4, "s", s.solarize_p),
         )
 
-    def __call__(self, images: torch.Tensor, parameters: ViewParameters) -> torch.Tensor:
+    def __call__(
+        self,
+        images: torch.Tensor,
+        parameters: ViewParameters | None = None,
+        *,
+        generator: torch.Generator | None = None,
+    ) -> torch.Tensor:
         """The views (2, N, 3, size, size) of uint8 images (N, 3, H, W), float32, normalised.
 
-        With `parameters.first()` there is one view, (1, N, 3, size, size).
+        With `parameters.first()` there is one view, (1, N, 3, size, size). Without parameters they
+        are drawn from `generator`, or from torch's global random numbers.
         """
+        if parameters is None:
+            if generator is None:
+                seed = int(torch.randint(2**62, (), device="cpu"))
+                generator = torch.Generator().manual_seed(seed)
+            parameters = self.draw(len(images), generator=generator)
+        elif generator is not None:
+            raise ValueError("give parameters, which are drawn already, or a generator, not both.")
         if len(parameters) != len(images):
             raise ValueError(
                 f"{len(images)} images came with the parameters of {len(parameters)}: draw as "

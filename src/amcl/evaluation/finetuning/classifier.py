@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from timm.optim import param_groups_layer_decay  # type: ignore[attr-defined]
 from torch import nn
 
 from amcl.backbones import Backbone
@@ -55,6 +54,8 @@ def parameter_groups(
 
     Biases, norms and what the network names (positions, class token) have no weight decay.
     """
+    from timm.optim import param_groups_layer_decay  # type: ignore[attr-defined]
+
     if layer_decay != 1 and not hasattr(model, "group_matcher"):
         raise ValueError(
             f"layer_decay={layer_decay} needs a network whose layers are known by depth, such as "

@@ -8,8 +8,6 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from timm.data.mixup import Mixup
-from timm.data.random_erasing import RandomErasing
 from torch import nn
 
 from amcl.data import Batch, Labelled, stream
@@ -189,6 +187,9 @@ def mixed(
 
     Draws from Python's, NumPy's and torch's global chance.
     """
+    from timm.data.mixup import Mixup
+    from timm.data.random_erasing import RandomErasing
+
     labels, n = labels.long(), len(labels)
     if settings.erase:
         erase = RandomErasing(  # type: ignore[no-untyped-call]

@@ -1,0 +1,45 @@
+"""Settings that can be meant, but seldom are: said before a run begins."""
+
+import torch
+
+from amcl.backbones import SMALL, Backbone
+from amcl.methods import HeadSettings, make_method
+from amcl.training import Config
+
+FEW_PIXELS = 16
+MANY_HEADS = 16
+
+
+def cautions(config: Config) -> list[str]:
+    """What a user should know about the settings of a run.
+
+    >>> cautions(Config())
+    []
+    """
+    found, size = [], config.data.image_size
+    if not config.views.views and config.method.name != "mae":
+        found.append(
+            "--views '' switches every operation off: both views of an image are the same picture, "
+            "and there is little to learn from them. --views ae crops and flips."
+        )
+    if size is not None and size < FEW_PIXELS:
+        found.append(
+            f"--image-size {size} is very small: most networks shrink their input 8 to 32 times. "
+            "Usual sizes are 32 to 224 pixels."
+        )
+    if isinstance(config.method, HeadSettings) and config.method.heads > MANY_HEADS:
+        found.append(_many_heads(config, config.method.heads))
+    return found
+
+
+def _many_heads(config: Config, heads: int) -> str:
+    with torch.device("meta"):  # counted without memory
+        method = make_method(config.method, Backbone(config.backbone, SMALL))
+    total, backbone = (
+        sum(p.numel() for p in module.parameters()) for module in (method, method.backbone)
+    )
+    return (
+        f"--heads {heads} is more than the 2 to 6 that are usual: beside the backbone's "
+        f"{backbone / 1e6:,.1f} million parameters there are {(total - backbone) / 1e6:,.1f} "
+        "million more."
+    )

@@ -1,0 +1,253 @@
+"""From a command line to options: errors speak of options as they are typed, and name the nearest.
+
+tyro builds the parser from the dataclasses of a command. What it would say of a wrong option or
+value, and what the dataclasses say of theirs by the names of fields, becomes a message here.
+"""
+
+import contextlib
+import dataclasses
+import difflib
+import io
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import tyro
+
+from amcl.methods import METHODS, HeadSettings
+
+T = TypeVar("T")
+
+# The paper's names of what has others here, and those of fields in messages of temperatures.
+_RANGE = "the range of τ is set with --tau-lower, which is η, and --tau-upper, which is η + ι"
+_NAMES = {"lower": "--tau-lower", "upper": "--tau-upper"}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a command."""
+
+    name: str
+    """As it is typed, `--finetune.warmup-epochs`."""
+    field: str
+    owner: type
+    """The dataclass that has the field."""
+    hint: Any
+    """The type that the field declares."""
+
+
+def read_options(
+    kind: type[T],
+    args: Sequence[str],
+    *,
+    command: str,
+    description: str | None = None,
+    default: T | None = None,
+) -> T:
+    """The options of a command; a wrong one is a ValueError that says what is right."""
+    known = {option.name: option for option in _options_of(kind, default)}
+    if not {"-h", "--help"} & set(args):
+        _check(args, known, default)
+    given: dict[str, Any] = {} if default is None else {"default": default}
+    errors, shown = _Captured(sys.stderr), _Captured(sys.stdout)
+    try:
+        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(shown):
+            options: T = tyro.cli(kind, args=args, prog=command, description=description, **given)
+            return options
+    except (SystemExit, ValueError) as left:
+        if error := _our_error(left):
+            message = _with_options(str(error), known.values(), _owner(error))
+            raise ValueError(message) from None
+        sys.stderr.write(errors.getvalue())
+        sys.stdout.write(_readable(shown.getvalue()))
+        raise
+
+
+def _readable(text: str) -> str:
+    """Help without the names of our classes' fields, None and empty defaults; as wide as before.
+
+    >>> _readable("╭─ settings.data options ─╮"), _readable("--canvas {None}|INT  Pixels")
+    ('╭─ data options ──────────╮', '--canvas INT         Pixels')
+    """
+
+    def title(match: re.Match[str]) -> str:
+        before, name, line = match.groups()
+        shorter = len("settings.") if name else len("settings") - len("method")
+        return f"{before}{name or 'method'} options {line * (1 + shorter)}"
+
+    box = r"^(╭?─? )settings(?:\.(\w+))? options (.)"
+    text = re.sub(box, title, text, flags=re.MULTILINE)
+    text = re.sub(r"\{None\}\|(\S+)", rf"\1{' ' * 7}", text)
+    text = text.replace("(default: )", " " * 11)
+    return re.sub(r" +$", "", text, flags=re.MULTILINE)
+
+
+class _Captured(io.StringIO):
+    """Text on its way to a stream: without colors, and with boxes if the stream has them."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self._encoding = (stream.encoding or "ascii").lower()  # tyro knows "utf-8", not "UTF-8"
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._encoding
+
+
+def _options_of(kind: type, default: Any, prefix: str = "", flat: bool = False) -> Iterator[Option]:
+    """All options of a dataclass and those within it, as tyro names them."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        hint, marks = hints[field.name], list[Any]()
+        if get_origin(hint) is typing.Annotated:
+            hint, *marks = get_args(hint)
+        if tyro.conf.Positional in marks:
+            continue
+        value = getattr(default, field.name, None)
+        inner = type(value) if dataclasses.is_dataclass(value) else hint
+        name = next((m.name for m in marks if getattr(m, "name", None) is not None), field.name)
+        if dataclasses.is_dataclass(inner):
+            below = flat or tyro.conf.OmitArgPrefixes in marks
+            inside = prefix if below or not name else f"{prefix}{name}."
+            yield from _options_of(inner, value, inside.replace("_", "-"), below)
+            continue
+        words = f"{prefix}{name}".replace("_", "-")
+        yield Option(f"--{words}", field.name, kind, hint)
+        if hint is bool:
+            *outer, last = words.split(".")
+            yield Option("--" + ".".join([*outer, f"no-{last}"]), field.name, kind, hint)
+
+
+def _check(args: Sequence[str], known: dict[str, Option], default: Any) -> None:
+    """Raise an error for the first option that is unknown, or has a value it does not take."""
+    for place, word in enumerate(args):
+        name, equals, value = word.partition("=")
+        if not re.match(r"--[a-zA-Z]", name):
+            continue
+        name = name.replace("_", "-")
+        if name not in known:
+            raise ValueError(_unknown(name, known, default))
+        following = [value] if equals else _until_option(args[place + 1 :])
+        _check_values(known[name], following)
+
+
+def _until_option(words: Sequence[str]) -> list[str]:
+    end = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
+    return list(words[:end])
+
+
+def _unknown(name: str, known: dict[str, Option], default: Any) -> str:
+    field = name.removeprefix("--").replace("-", "_")
+    if field in ("eta", "iota") and "--tau-lower" in known:
+        return f"there is no option {name}: {_RANGE}."
+    method = getattr(getattr(default, "settings", None), "method", None)
+    plain = field.removeprefix("no_")
+    if method is not None and (others := _methods_with(plain)):
+        return f"{name} belongs to {_listed(others)}: this run has --method {method.name}."
+    near = difflib.get_close_matches(name, known, n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else "--help lists them."
+    return f"there is no option {name}: {hint}"
+
+
+def _methods_with(field: str) -> list[str]:
+    return [
+        name
+        for name, (settings, _) in METHODS.items()
+        if field in {f.name for f in dataclasses.fields(settings)}
+        or (field in ("eta", "iota") and issubclass(settings, HeadSettings))
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), names[-1]])
+
+
+def _check_values(option: Option, values: Sequence[str]) -> None:
+    hint = option.hint
+    if hint is bool:
+        return
+    if get_origin(hint) is tuple:
+        kinds = get_args(hint)
+        hint, values = kinds[0], values if kinds[-1] is Ellipsis else values[: len(kinds)]
+    else:
+        values = values[:1]
+    for value in values:
+        if not _accepts(hint, value):
+            raise ValueError(_refusal(option.name, hint, value))
+
+
+def _accepts(hint: Any, value: str) -> bool:
+    if get_origin(hint) in (Union, types.UnionType):
+        return any(_accepts(kind, value) for kind in get_args(hint))
+    if get_origin(hint) is Literal:
+        return value in map(str, get_args(hint))
+    if hint is type(None):
+        return value == "None"
+    if hint in (int, float):
+        with contextlib.suppress(ValueError):
+            hint(value)
+            return True
+        return False
+    return True
+
+
+def _refusal(name: str, hint: Any, value: str) -> str:
+    if get_origin(hint) is Literal:
+        choices = [str(choice) for choice in get_args(hint)]
+        near = difflib.get_close_matches(value, choices, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        return f"{name} has no choice {value!r}: {hint}Choose from {', '.join(choices)}."
+    kinds = [hint, *get_args(hint)]
+    number = "a number" if float in kinds else "a whole number"
+    words = [repr(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    return f"{name} takes {' or '.join([number, *words])}, got {value!r}."
+
+
+def _our_error(left: BaseException) -> ValueError | None:
+    """The error of a dataclass for which tyro left, or let through, if there is one."""
+    error: BaseException | None = left
+    while error is not None and not isinstance(error, ValueError):
+        error = error.__context__
+    if error is None or _frames(error)[-1].f_globals["__name__"].partition(".")[0] != "amcl":
+        return None
+    return error
+
+
+def _owner(error: ValueError) -> type | None:
+    """The dataclass whose check failed."""
+    checked = [frame.f_locals.get("self") for frame in _frames(error)]
+    return next((type(c) for c in reversed(checked) if dataclasses.is_dataclass(c)), None)
+
+
+def _frames(error: BaseException) -> list[types.FrameType]:
+    frames, trace = [], error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame)
+        trace = trace.tb_next
+    return frames
+
+
+def _with_options(message: str, options: Iterable[Option], owner: type | None) -> str:
+    """A message about fields as one about options: `batch_size=5` is `--batch-size 5`.
+
+    Of several fields of one name, that of `owner` is meant.
+    """
+    names: dict[str, str] = {}
+    for option in sorted(options, key=lambda option: option.owner is owner):
+        if not option.name.rpartition(".")[2].removeprefix("--").startswith("no-"):
+            names[option.field] = option.name
+    names |= {field: option for field, option in _NAMES.items() if option in names.values()}
+    single = "|".join(sorted(names, key=len, reverse=True)) or "(?!)"
+    snake = "|".join(name for name in sorted(names, key=len, reverse=True) if "_" in name) or "(?!)"
+
+    def typed(match: re.Match[str]) -> str:
+        return f"{names[match[1]]} {match[2]}".rstrip()
+
+    message = re.sub(rf"(?<![\w.-])({single}) ?= ?'?([^\s',:;]*)'?", typed, message)
+    message = re.sub(rf"^({single})(?= (?:must|has|takes)\b)", lambda m: names[m[1]], message)
+    message = re.sub(r"(?<![\w-])lower < upper", "--tau-lower < --tau-upper", message)
+    return re.sub(rf"(?<![\w-])({snake})(?![\w-])", lambda m: names[m[1]], message)

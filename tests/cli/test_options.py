@@ -1,0 +1,264 @@
+"""What the command line says of options that are wrong, or would be ignored."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from amcl import recipes
+from amcl.cli import analyse, cost, evaluate, main, search, sweep
+from amcl.cli.cautions import cautions
+from amcl.cli.options import _options_of, read_options
+from amcl.cli.pretrain import Options, parse
+from amcl.methods import METHODS
+from amcl.training import Config
+from amcl.training.unused import RULES, values_of
+
+AMCL = ["--heads", "3", "--temperature", "adaptive"]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            "--beta 7",
+            "--beta 7 belongs to adaptive temperatures (--temperature adaptive, with --heads 3): "
+            "this run has --temperature constant.",
+        ),
+        ("--tau-lower 0.05", "--tau-lower 0.05 belongs to adaptive and scheduled temperatures"),
+        ("--tau-lower 0.05 --tau-upper 1", "--tau-lower 0.05 and --tau-upper 1 belong to"),
+        ("--prior-tau 0.3 --temperature learnable", "this run has --temperature learnable"),
+        ("--phi-depth 2", "--phi-depth 2 belongs to adaptive"),
+        ("--no-phi-gradient", "--no-phi-gradient belongs to adaptive"),
+        ("--tau-period 9", "belongs to scheduled temperatures (--temperature scheduled)"),
+        ("--temperature scheduled --tau 0.3", "--tau 0.3 belongs to temperatures that are not"),
+        (
+            "--heads 3 --temperature adaptive --prior-tau 0.2 --tau 0.3",
+            "this run has --temperature adaptive --prior-tau 0.2.",
+        ),
+        (
+            "--heads 3 --temperature adaptive --phi-output plain --phi-scale 3",
+            "--phi-scale 3 belongs to a centred φ (--phi-output centred)",
+        ),
+        ("--head-reduction sum", "belongs to several heads (--heads 3): this run has --heads 1."),
+        ("--top-k 5", "--form softmax takes no --top-k"),
+        ("--views ae --blur-p 1 1", "--blur-p 1 1 belongs to blurs (the letter b in --views)"),
+        ("--optimiser adamw --sgd-momentum 0.5", "belongs to SGD and LARS (--optimiser sgd)"),
+        ("--method barlow --omega-reduction sum", "--omega-reduction sum belongs to adaptive"),
+        ("--method simsiam --no-shared-projector", "belongs to several heads"),
+        ("--mask-ratio 0.3", "--mask-ratio belongs to mae, can and lgp: this run has --method sim"),
+        ("--method mae --heads 3", "belongs to simclr, moco, simsiam, barlow, can, mocov3 and lgp"),
+        ("--queue 9", "--queue belongs to moco: this run has --method simclr."),
+        ("--no-symmetric", "--no-symmetric belongs to moco"),
+        ("--eta 0.1", "set with --tau-lower, which is η, and --tau-upper, which is η + ι"),
+        ("--iota 0.1", "--tau-lower, which is η"),
+        ("--epochz 3", "there is no option --epochz: did you mean --epochs"),
+        ("--xyzzy", "there is no option --xyzzy: --help lists them."),
+        ("--temperature adaptve", "no choice 'adaptve': did you mean adaptive? Choose from"),
+        ("--method dino", "--method has no choice 'dino': Choose from simclr, moco"),
+        ("--temperature=adaptve", "did you mean adaptive?"),
+        ("--epochs 1.5", "--epochs takes a whole number, got '1.5'."),
+        ("--lr fast", "--lr takes a number, got 'fast'."),
+        ("--prior-tau x", "--prior-tau takes a number or 'literal', got 'x'."),
+        ("--jitter 0.4 x 0.4 0.1", "--jitter takes a number, got 'x'."),
+        ("--epochs 0", "--epochs must be a whole number, at least 1, got 0"),
+        ("--batch-size 10 --accumulate 3", "--batch-size 10 does not divide into --accumulate 3"),
+        ("--mask-ratio 2 --method mae", "--mask-ratio must lie between 0 and 1, got 2.0"),
+        ("--views abz", "--views abz has no operation for 'z'"),
+        (
+            "--heads 3 --temperature adaptive --tau-lower 0.5 --tau-upper 0.1",
+            "--tau-lower < --tau-upper: got --tau-lower 0.5, --tau-upper 0.1.",
+        ),
+    ],
+)
+def test_pretrain_refuses(args, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        parse(["--data", "builtin", *args.split()])
+    assert "settings." not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "--beta 0.1",  # as it is
+        "--heads 3 --temperature adaptive --beta 7 --tau-lower 0.05 --tau-upper 0.5 --phi-depth 2",
+        "--heads 3 --temperature adaptive-positive --tau 0.3",
+        "--temperature scheduled --tau-lower 0.05 --tau-period 10",
+        "--form top_k --top-k 5",
+        "--prior-tau literal --heads 3 --temperature adaptive",
+        "--image-size None --batch_size 64 --tau=0.3",
+        "--recipe builtin-simclr-amcl --beta 0.2",
+        "--recipe builtin-simclr-amcl --temperature constant",
+    ],
+)
+def test_pretrain_takes(args):
+    parse(args.split())
+
+
+def test_a_file_written_by_hand_sets_nothing_in_vain(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text("[method]\nbeta = 7.0\n")
+    with pytest.raises(ValueError, match=r"mine.toml: beta = 7.0 belongs to adaptive temperatures"):
+        parse(["--config", str(file)])
+    assert parse(["--config", str(file), *AMCL]).settings.method.beta == 7
+
+
+@pytest.mark.parametrize("name", recipes.names())
+def test_files_that_runs_write_are_taken_whatever_is_in_them(tmp_path, name):
+    file = tmp_path / "config.toml"
+    config = recipes.recipe(name)
+    file.write_text(config.to_toml())
+    data = ["--data", "builtin"] if config.data.data == "FOLDER" else []
+    assert parse(["--config", str(file), *data]).settings.method == config.method
+
+
+def test_grids_and_searches_that_vary_a_temperature_take_what_belongs_to_some_of_them():
+    out = ["--out", "x"]
+    _, points = sweep.parse(["--grid", "temperature=constant,adaptive", "--beta", "0.3", *out])
+    assert [point.config.method.beta for point in points] == [0.3, 0.3]
+    with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):
+        sweep.parse(["--grid", "tau=0.1,0.2", "--beta", "0.3", *out])
+    space = ["--space", "temperature=constant,adaptive", "lr=1e-3:1:log"]
+    assert search.parse([*space, "--beta", "0.3", *out]).settings.method.beta == 0.3
+    with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):
+        search.parse(["--space", "lr=1e-3:1:log", "--beta", "0.3", *out])
+    assert cost.parse(["--beta", "0.3"]).settings.method.beta == 0.3  # it compares with AMCL
+    assert analyse.parse(["heads", "--beta", "0.3", *out]).settings.method.beta == 0.3
+
+
+def test_rules_name_fields_that_exist():
+    known = {"eta", "iota"}
+    for settings, _ in METHODS.values():
+        known |= values_of(Config(method=settings())).keys()
+    for rule in RULES:
+        assert {*rule.fields, *rule.depends} <= known
+
+
+def test_evaluation_names_the_option_of_its_protocol():
+    with pytest.raises(ValueError, match=r"--protocols has no choice 'lineer': did you mean lin"):
+        evaluate.parse(["runs/first", "--protocols", "knn", "lineer"])
+    with pytest.raises(ValueError, match=r"--finetune.warmup-epochs .*--finetune.epochs 1"):
+        evaluate.parse(["runs/first", "--finetune.epochs", "1"])
+
+
+def test_an_analysis_is_named_before_anything_else_is_missing(capsys):
+    assert main(["analyse", "headz"]) == 2
+    told = capsys.readouterr().err
+    assert "did you mean 'heads'?" in told
+    assert "--out" not in told
+
+
+def test_a_run_that_is_not_there(capsys, tmp_path):
+    assert main(["pretrain", "--resume", str(tmp_path / "nope")]) == 1
+    assert "nope does not exist" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_of_nearly_this_name_is_suggested(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("messy").mkdir()
+    assert main(["pretrain", "--data", "mesy", "--out", "run"]) == 2
+    assert "Did you mean 'messy'?" in " ".join(capsys.readouterr().err.split())
+
+
+def test_what_is_seldom_meant_is_said():
+    def said(*args):
+        return " ".join(cautions(parse(["--data", "builtin", *args]).settings))
+
+    assert said() == ""
+    assert "both views of an image are the same picture" in said("--views", "")
+    assert "--image-size 7 is very small" in said("--image-size", "7")
+    assert "--heads 1000 is more than" in said("--heads", "1000")
+    assert re.search(r"there are \d\d[\d.]* million more", said("--heads", "1000"))
+    assert said("--method", "mae", "--views", "") == ""
+
+
+def test_the_options_that_are_checked_are_those_of_the_parser(capsys):
+    """The names by which values are checked are the names that tyro makes of the same classes."""
+    for base in (parse(["--method", name]) for name in ("moco", "lgp")):
+        names = {option.name for option in _options_of(Options, base)}
+        with pytest.raises(SystemExit):
+            read_options(Options, ["--help"], command="amcl", default=base)
+        shown = set(re.findall(r"(?<=[ ,│|])--[a-z][a-z-]+", capsys.readouterr().out))
+        assert names == {name for name in shown if name != "--help"} - {"--method-METHOD"}
+
+
+def test_help_is_readable(capsys):
+    with pytest.raises(SystemExit):
+        main(["pretrain", "--help"])
+    shown = capsys.readouterr().out
+    boxes = re.findall(r"^[╭+][─-] ([\w.]+) options", shown, re.M)
+    assert boxes[:4] == ["data", "views", "backbone", "method"]
+    assert {len(line) for line in shown.splitlines() if re.match("[╭│╰+|]", line)} == {80}
+    assert "settings." not in shown
+    assert "{None}" not in shown
+    first = re.findall(r"^amcl pretrain .*", shown, re.M)[0]
+    assert "--heads 3 --temperature adaptive" in first
+    assert "--data FOLDER --help" in shown
+    assert "method as published" in " ".join(shown.split())
+    with pytest.raises(SystemExit):
+        main(["reproduce", "--help"])
+    usage = capsys.readouterr().out
+    assert "usage: amcl reproduce [-h] [OPTIONS] [NAME ...]" in usage
+    assert "(default: )" not in usage
+
+
+def test_piped_text_is_neither_wrapped_nor_padded(capsys):
+    long = "word " * 60
+    import logging
+
+    from amcl.cli.tables import results_console
+    from amcl.training.display import log_to_console
+
+    log_to_console()
+    logging.getLogger("amcl").warning(long.strip())
+    assert long.strip() in capsys.readouterr().err.splitlines()
+    from rich.table import Table
+
+    table = Table("a", "b")
+    table.add_row(long.strip(), "c")
+    results_console().print(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert any(long.strip() in line for line in lines)
+    assert lines == [line.rstrip() for line in lines]
+
+
+def test_python_says_what_it_takes():
+    import amcl
+    from amcl.backbones import Backbone, BackboneSettings
+    from amcl.evaluation.features import extract
+    from amcl.views import Views
+
+    class ModelOutput:
+        def __init__(self, **values):
+            vars(self).update(values)
+
+    heads = amcl.ProjectionHeads(8, 4, num_heads=3)
+    assert "num_heads=3, in_features=8, out_features=4, bias=True" in repr(heads)
+    states = torch.randn(2, 5, 8)
+    with pytest.raises(TypeError, match=r"got a ModelOutput: give its .pooler_output"):
+        heads(ModelOutput(last_hidden_state=states, pooler_output=states[:, 0]))
+    with pytest.raises(TypeError, match=r"give its .last_hidden_state\[:, 0\]"):
+        heads(ModelOutput(last_hidden_state=states, pooler_output=None))
+
+    class Transformer(torch.nn.Module):
+        def forward(self, images):
+            return ModelOutput(last_hidden_state=states)
+
+    with pytest.raises(TypeError, match=r"got a ModelOutput: give its .last_hidden_state"):
+        extract(Transformer(), [states], lambda batch: batch)
+    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.25), 32)
+    with pytest.raises(TypeError, match=r"floating-point images, got torch.uint8: divide"):
+        backbone(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
+    with pytest.raises(ValueError, match=r"\(N, 3, S, S\), got \(2, 1, 32, 32\): images.expand"):
+        backbone(torch.zeros(2, 1, 32, 32))
+    with pytest.warns(UserWarning, match=r"'resnet10t' is a timm model .* weights are random"):
+        amcl.load("resnet10t")
+    views, images = Views(32), torch.randint(256, (4, 3, 40, 40), dtype=torch.uint8)
+    seeded = [views(images, generator=torch.Generator().manual_seed(n)) for n in (1, 1, 2)]
+    assert torch.equal(seeded[0], seeded[1])
+    assert not torch.equal(seeded[0], seeded[2])
+    assert not torch.equal(views(images), views(images))
+    parameters = views.draw(4, generator=torch.Generator())
+    with pytest.raises(ValueError, match="not both"):
+        views(images, parameters, generator=torch.Generator())
