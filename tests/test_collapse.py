@@ -1,6 +1,7 @@
 """What a collapse costs, where temperatures adapt and where they do not."""
 
-import math
+import importlib.util
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,41 +16,14 @@ from amcl.temperature import (
     SplitTemperature,
 )
 
-IMAGES, DIM = 32, 32
-
-
-def alike(s, groups=1, seed=0):
-    """Projections (1, N, D) whose cosine is s within each of `groups` orthogonal groups, else 0."""
-    generator = torch.Generator().manual_seed(seed)
-    basis = torch.linalg.qr(torch.randn(DIM, DIM, generator=generator)).Q
-    centers, rest = basis[:groups], basis[groups:]
-    own = normalize(torch.randn(IMAGES, DIM - groups, generator=generator), dim=1) @ rest
-    z = math.sqrt(s) * centers[torch.arange(IMAGES) % groups] + math.sqrt(1 - s) * own
-    return z.unsqueeze(0)
-
-
-class Open(AdaptiveTemperature):
-    """Without the gate."""
-
-    def gate(self, z, shared=False):
-        return z.new_ones(len(z), 1, 1)
-
-
-def price(temperature, z, queue=None, **options):
-    """The least loss that φ reaches in some steps where all else is held fixed."""
-    torch.manual_seed(0)
-    loss = amcl.ContrastiveLoss(len(z), temperature, beta=0.1, **options)
-    least = math.inf
-    parameters = list(loss.parameters())
-    optimizer = torch.optim.Adam(parameters, lr=0.01) if parameters else None
-    for _ in range(60 if parameters else 1):
-        value = loss(z, z, queue)
-        least = min(least, value.item())
-        if optimizer is not None:
-            optimizer.zero_grad()
-            value.backward()
-            optimizer.step()
-    return least
+SPEC = importlib.util.spec_from_file_location(
+    "collapse", Path(__file__).parents[1] / "benchmarks" / "collapse.py"
+)
+collapse = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(collapse)
+IMAGES, DIM, Open, alike, price = (
+    getattr(collapse, name) for name in ("IMAGES", "DIM", "Open", "alike", "price")
+)
 
 
 @pytest.mark.parametrize("s", [0.9, 0.95, 0.99, 0.999, 0.9999, 1.0])

@@ -219,6 +219,40 @@ def test_cross_correlation_with_phi_on_channels_as_printed(first_head):
     check_gradients(loss, z0, z1)
 
 
+def test_cross_correlation_as_printed():
+    """Eq. 2.3 with 𝒞_lm = Σ z_ln z⁺_mn and φ on the raw values of a channel, sums everywhere."""
+    c, n, d, lam, beta = 2, 5, 3, 0.05, 0.3
+    scheme = AdaptiveTemperature(
+        n, lower=0.5, upper=1.5, phi_input="raw", phi_output="plain"
+    ).double()
+    loss = amcl.CrossCorrelationLoss(
+        *(c, scheme),
+        lam=lam,
+        beta=beta,
+        prior_tau="literal",
+        omega_reduction="sum",
+        phi_on="channels",
+        standardize=False,
+        head_reduction="sum",
+    )
+    z0, z1 = projections(scheme, (c, n, d), (c, n, d))
+    total, layers = 0.0, phi_layers(scheme)
+    for head in range(c):
+        columns0, columns1 = z0[head].T.tolist(), z1[head].T.tolist()
+        for k in range(d):
+            for m in range(d):
+                r = samples.dot(samples.phi(layers, columns0[k]), samples.phi(layers, columns1[m]))
+                tau = samples.sigma(r, scheme.eta, scheme.iota)
+                entry = samples.dot(columns0[k], columns1[m])
+                omega = samples.omega(tau, 2 / d)
+                if k == m:
+                    total += (1.0 - entry / tau) ** 2 + beta * omega
+                else:
+                    total += lam * entry**2 / tau - beta * omega
+    close(loss(z0, z1), total)
+    check_gradients(loss, z0, z1)
+
+
 @pytest.mark.parametrize("scheme_name", SCHEMES)
 def test_cross_correlation_gradients(scheme_name):
     temperature = SCHEMES[scheme_name].make(3).double()
