@@ -134,7 +134,7 @@ def _warnings(walk: _Walk) -> list[str]:
         for kind in sorted(walk.alike)
     ]
     lines += [
-        f"{_files(walk.others[kind], kind)} not read: this format is unknown here. JPEG, PNG and TIFF are read."
+        f"{_files(walk.others[kind], kind)} not read: convert to JPEG, PNG or TIFF."
         for kind in _FOREIGN
         if walk.others[kind] and kind not in walk.alike
     ]
