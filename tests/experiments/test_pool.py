@@ -104,7 +104,7 @@ def test_runs_are_told_apart_by_their_settings(config):
 
 def test_two_sets_of_nearly_one_name_are_no_one_run(config):
     pool = Pool(path=None, base_of=lambda c: c, pairs=PairSettings())
-    first, second = (with_values(config, {"data": name}) for name in ("pets/a", "pets-a"))
+    first, second = (with_values(config, {"data": name}) for name in ("one/pets-a", "two/pets-a"))
     with pytest.raises(ValueError, match=r"two different runs would be called 'data=pets-a"):
         pool.points([part(first, KNN), part(second, KNN)], [0])
 

@@ -108,8 +108,6 @@ def _require_classes(
 def _why_unlabelled(
     parts: list[list[str]], names: tuple[str, ...], classes: tuple[str, ...]
 ) -> str:
-    if all(len(part) == 1 for part in parts):
-        return "the images do not lie in folders of classes: taken as unlabelled"
     if any(len(part) != 2 for part in parts):
         return "the images do not all lie in <class>/<file>: taken as unlabelled"
     if len(names) < 2 and not classes:

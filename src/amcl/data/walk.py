@@ -129,12 +129,12 @@ def _warnings(walk: _Walk) -> list[str]:
         for kind, count in walk.heif.items()
     ]
     lines += [
-        f"{_files(walk.others[kind], kind)} not read, although they look like images by their "
-        "first bytes: give them the extension of their format, such as .jpg, or convert them."
+        f"{_files(walk.others[kind], kind)} not read, but by the first bytes may be images: "
+        "use the extension of the true format, such as .jpg, or convert to one."
         for kind in sorted(walk.alike)
     ]
     lines += [
-        f"{_files(walk.others[kind], kind)} not read: convert them to JPEG, PNG or TIFF."
+        f"{_files(walk.others[kind], kind)} not read: convert to JPEG, PNG or TIFF."
         for kind in _FOREIGN
         if walk.others[kind] and kind not in walk.alike
     ]
