@@ -119,6 +119,9 @@ def test_grids_and_searches_that_vary_a_temperature_take_what_belongs_to_some_of
     assert [point.config.method.beta for point in points] == [0.3, 0.3]
     with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):
         sweep.parse(["--grid", "tau=0.1,0.2", "--beta", "0.3", *out])
+    both = "recipe=builtin-simclr,builtin-simclr-amcl"
+    _, points = sweep.parse(["--grid", both, "--beta", "0.3", *out])
+    assert [point.config.method.beta for point in points] == [0.3, 0.3]
     space = ["--space", "temperature=constant,adaptive", "lr=1e-3:1:log"]
     assert search.parse([*space, "--beta", "0.3", *out]).settings.method.beta == 0.3
     with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):

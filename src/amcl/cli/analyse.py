@@ -78,7 +78,7 @@ def parse(args: list[str]) -> Options:
     _known(options.name)
     # Its runs are with and without AMCL, and differ in what it analyses.
     varied = ("heads", "temperature", "form", "views")
-    refuse_unused(base, options.settings, args, varied)
+    refuse_unused([(base, options.settings)], args, varied)
     require_images(options.settings)
     return options
 

@@ -102,7 +102,7 @@ def parse(args: list[str]) -> Options:
     if options.json is not None and options.json.exists():
         raise ValueError(f"{options.json} exists already: choose another file for --json.")
     # It compares runs with and without AMCL.
-    refuse_unused(base, options.settings, args, ("heads", "temperature", "form"))
+    refuse_unused([(base, options.settings)], args, ("heads", "temperature", "form"))
     if options.settings.data.image_size is None:
         require_images(options.settings)
     return options

@@ -62,8 +62,8 @@ def read_options(
         if error := _our_error(left):
             message = _with_options(str(error), known.values(), _owner(error))
             raise ValueError(message) from None
-        sys.stderr.write(errors.getvalue())
-        sys.stdout.write(_readable(shown.getvalue()))
+        print(errors.getvalue(), end="", file=sys.stderr)
+        print(_readable(shown.getvalue()), end="")
         raise
 
 
@@ -91,7 +91,9 @@ class _Captured(io.StringIO):
 
     def __init__(self, stream: Any) -> None:
         super().__init__()
-        self._encoding = (stream.encoding or "ascii").lower()  # tyro knows "utf-8", not "UTF-8"
+        self._encoding = (
+            getattr(stream, "encoding", None) or "ascii"
+        ).lower()  # tyro knows "utf-8", not "UTF-8"
 
     @property
     def encoding(self) -> str:  # type: ignore[override]

@@ -108,7 +108,7 @@ def parse(args: list[str]) -> Options:
     )
     if options.resume is not None:
         _only_what_may_change(base, options)
-    refuse_unused(base, options.settings, args)
+    refuse_unused([(base, options.settings)], args)
     require_images(options.settings)
     return options
 

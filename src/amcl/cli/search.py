@@ -84,7 +84,7 @@ def parse(args: list[str]) -> Options:
         default=Options(out=tyro.MISSING, method=method, settings=base, trials=folder.trials()),
     )
     varied = [entry.partition("=")[0].replace("-", "_") for entry in options.space]
-    refuse_unused(base, options.settings, args, varied)
+    refuse_unused([(base, options.settings)], args, varied)
     require_images(options.settings)
     return options
 

@@ -128,17 +128,19 @@ def require_images(config: Config) -> None:
 
 
 def refuse_unused(
-    base: Config, settings: Config, args: Sequence[str], varied: Collection[str] = ()
+    starts: Sequence[tuple[Config, Config]], args: Sequence[str], varied: Collection[str] = ()
 ) -> None:
-    """An error where options, or a file written by hand, set what these runs would ignore.
+    """An error where options, or a file written by hand, set what all of these runs would ignore.
 
-    `varied` are the fields in which the runs differ from each other.
+    `starts` are the defaults and the settings of runs, several of which a grid may start from;
+    `varied` are the fields in which runs differ from each other beyond that.
     """
-    check_used(settings, differing(base, settings), varied=varied)
+    runs = [settings for _, settings in starts]
+    typed = [name for base, settings in starts for name in differing(base, settings)]
+    check_used(runs, dict.fromkeys(typed), varied=varied)
     if file := peek(args).config:
-        typed = set(differing(base, settings))
-        given = [name for name in _by_hand(file, base) if name not in typed]
-        check_used(settings, given, varied=varied, where=file)
+        given = [name for name in _by_hand(file, starts[0][0]) if name not in typed]
+        check_used(runs, given, varied=varied, where=file)
 
 
 def _by_hand(file: str, config: Config) -> list[str]:

@@ -71,20 +71,22 @@ def parse(args: list[str]) -> tuple[Options, list[Point]]:
     if both := [name for name in BASES if name in axes and getattr(asked, name)]:
         raise ValueError(f"--{both[0]} and the axis {both[0]} of the grid: give one of them.")
     starts: dict[str, Options] = {}
+    bases: list[Config] = []
 
     def options_of(start: Mapping[str, str]) -> Options:
         chosen = [word for name, text in start.items() for word in (f"--{name}", text)]
         if repr(chosen) not in starts:
             given = [*args, *chosen]
-            base = base_config(given)
-            options = starts[repr(chosen)] = _options(given, base)
-            refuse_unused(base, options.settings, given, axes)
-            require_images(options.settings)
+            bases.append(base_config(given))
+            starts[repr(chosen)] = _options(given, bases[-1])
+            require_images(starts[repr(chosen)].settings)
         return starts[repr(chosen)]
 
     if not axes:
         return _stored(args, SweepFolder(Path(asked.out or "")))
     points = grid(lambda start: options_of(start).settings, axes)
+    settings = [options.settings for options in starts.values()]
+    refuse_unused(list(zip(bases, settings, strict=True)), args, axes)
     return next(iter(starts.values())), points
 
 

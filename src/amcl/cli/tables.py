@@ -13,7 +13,7 @@ _WIDE = 10_000  # columns: a pipe has no right edge to wrap at
 
 def results_console() -> Console:
     """For what a command found; where it is no terminal, lines are neither wrapped nor padded."""
-    if sys.stdout.isatty():
+    if sys.stdout is None or sys.stdout.isatty():
         return Console(highlight=False)
     trimmed: Any = _Trimmed(sys.stdout)
     return Console(file=trimmed, width=_WIDE, highlight=False)

@@ -1,7 +1,7 @@
 """Which settings a run uses: a table of what each belongs to, so that none is ignored silently."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,18 +184,22 @@ def conditions(names: Collection[str]) -> set[str]:
 
 
 def check_used(
-    config: Config, given: Collection[str], *, varied: Collection[str] = (), where: str = ""
+    configs: Sequence[Config],
+    given: Collection[str],
+    *,
+    varied: Collection[str] = (),
+    where: str = "",
 ) -> None:
-    """Raise an error if a run ignores fields that a user gave it.
+    """Raise an error if all of the runs ignore fields that a user gave them.
 
-    `varied` are the fields that differ between the runs of a search or grid. `where` is the file
-    that gave the fields; none: the command line.
+    `varied` are other fields in which runs differ, as those of a grid do. `where` is the file that
+    gave the fields; none: the command line.
     """
-    values = values_of(config)
+    values, *others = map(values_of, configs)
     broken: dict[str, list[str]] = {}
     for name in given:
         rule = broken_rule(values, name, varied)
-        if rule is None:
+        if rule is None or any(broken_rule(other, name, varied) is None for other in others):
             continue
         has = " ".join(_option(other, values[other]) for other in _reasons(rule, values))
         broken.setdefault(f"{rule.belongs}: this run has {has}.", []).append(
