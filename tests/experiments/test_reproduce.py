@@ -256,7 +256,7 @@ def test_the_cpu_scale_has_tuned_baselines():
     cpu = SCALES["cpu"]
     simclr, moco = cpu.config("cifar10", "simclr"), cpu.config("cifar10", "moco")
     assert (simclr.method.tau, simclr.method.projector_last_norm) == (0.1, "plain")
-    assert (moco.method.tau, moco.method.prior_tau, moco.method.momentum) == (0.2, 0.2, 0.99)
+    assert (moco.method.tau, moco.method.omega_prior, moco.method.momentum) == (0.2, 0.2, 0.99)
     assert simclr.optimiser.peak_rate(simclr.run.batch_size) == 0.008
     assert cpu.config("cifar10", "barlow").method.lam == 0.02
     assert not cpu.config("cifar10", "simsiam").method.fixed_predictor_rate

@@ -39,12 +39,14 @@ def runs(tmp_path_factory):
             if name in ("mae", "unlabelled") and not pictures.exists():
                 picture_folder(pictures, count=24)
             configs = {
-                "amcl": lambda: small(**AMCL),
+                "amcl": lambda: small(**AMCL, projector_last_norm="plain"),
                 "plain": small,
                 "simsiam": lambda: small("simsiam", **AMCL),
                 "barlow": lambda: small("barlow", **AMCL),
                 "mae": lambda: tiny_vit("mae", pictures),
-                "unlabelled": lambda: small(data=str(pictures), batch_size=8, **AMCL),
+                "unlabelled": lambda: small(
+                    data=str(pictures), batch_size=8, projector_last_norm="plain", **AMCL
+                ),
             }
             made[name] = folder / name
             with pytest.MonkeyPatch.context() as patch:

@@ -244,7 +244,7 @@ ERRORS = [
         "phi_scale has no effect with .*phi_output=plain: leave",
     ),
     (["top_k=5:20", "form=softmax,max"], "top_k has no effect with .*form=softmax,max"),
-    (["tau=0.1:1"], "tau has no effect with temperature=adaptive"),
+    (["tau=0.1:1", "prior_tau=0.1:1"], "tau has no effect with"),
     (["tau_period=1:9"], "tau_period has no effect with temperature=adaptive"),
     (["beta=1:2", "temperature=constant"], "beta has no effect with temperature=constant"),
     (["form=softmax,top_k"], "form=softmax,top_k: top_k must be a whole number"),

@@ -231,7 +231,7 @@ def projections(kind, heads, n=8, dim=8):
 def loss_of(method, config, temperature):
     """The loss of a method, called as the method calls it."""
     settings = config.method
-    common = {"beta": settings.beta, "prior_tau": settings.prior_tau}
+    common = {"beta": settings.beta, "prior_tau": settings.omega_prior}
     if method == "simsiam":
         loss = losses.NegativeCosineLoss(settings.heads, temperature, **common)
         return lambda z: loss(z[0], z[1], z[0].detach(), z[1].detach())

@@ -99,7 +99,7 @@ def test_an_unknown_field_is_told_with_the_nearest():
         field_name(Config(), "tua")
     with pytest.raises(ValueError, match="mae is asked for a setting 'heads'"):
         field_name(recipes.default("builtin", "mae"), "heads")
-    with pytest.raises(ValueError, match="mae is given 'eta'"):
+    with pytest.raises(ValueError, match="mae is asked for a setting 'eta'"):
         field_name(recipes.default("builtin", "mae"), "eta")
     assert is_field(Config(), "eta")
     assert not is_field(Config(), "recipe")
@@ -180,7 +180,9 @@ def test_what_is_missing_of_a_range_follows_from_the_other_values():
 
 def test_effects_hang_on_the_other_values():
     adaptive = {"temperature": "adaptive", "beta": 1.0, "tau": 0.2, "seed": 1}
-    assert effective(Config(), adaptive) == {"temperature": "adaptive", "beta": 1.0, "seed": 1}
+    assert effective(Config(), adaptive) == adaptive  # τ₀ is τ
+    prior = {**adaptive, "prior_tau": 0.3}
+    assert effective(Config(), prior) == {name: prior[name] for name in prior if name != "tau"}
     constant = {**adaptive, "temperature": "constant"}
     assert effective(Config(), constant) == {"temperature": "constant", "tau": 0.2, "seed": 1}
     plain = {"temperature": "adaptive", "phi_output": "plain"}

@@ -56,8 +56,11 @@ def test_no_run_comes_twice():
     assert [p.name for p in grid(Config(), temperatures)] == [
         "temperature=constant,tau=0.1",
         "temperature=constant,tau=0.5",
-        "temperature=adaptive,beta=1.0",
+        "temperature=adaptive,tau=0.1,beta=1.0",
+        "temperature=adaptive,tau=0.5,beta=1.0",
     ]
+    adaptive = Config(method=SimCLRSettings(temperature="adaptive", prior_tau=0.1))
+    assert [p.name for p in grid(adaptive, temperatures)][2:] == ["temperature=adaptive,beta=1.0"]
     assert len(grid(Config(), {"tau": ["0.1", "0.10", "1e-1"]})) == 1
 
 

@@ -52,6 +52,9 @@ CHOICES = {
     "decoder_dim": 64,
     "decoder_heads": 4,
     "omega_reduction": "sum",
+    "omega_set": "literal",
+    "omega_place": "inside",
+    "similarity": "relative",
     "optimiser": "lars",
     "lr_scaling": "sqrt",
     "schedule": "constant",
@@ -85,8 +88,6 @@ def test_every_field_is_read_as_it_was_written(method):
         for field in dataclasses.fields(cls):
             value = getattr(default, field.name)
             literal = CHOICES.get(field.name)
-            if field.name == "prior_tau" and isinstance(value, float) and value == 1.0:
-                literal = 0.7  # SimSiam and Barlow Twins have no literal one
             if field.name == "projector_last_norm" and value == literal:
                 literal = "none"  # MoCo v3 has a plain one already
             changed[field.name] = other(value) if literal is None else literal

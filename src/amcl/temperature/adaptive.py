@@ -170,7 +170,8 @@ class AdaptiveTemperature(Temperature):
         return self._reached(1.0 if self.phi_output == "plain" else self.phi_scale)
 
     def _reached(self, scale: float) -> tuple[float, float]:
-        lowest, highest = F.sigma(torch.tensor([scale, -scale]), self.eta, self.iota).tolist()
+        ends = torch.tensor([scale, -scale], device="cpu")  # whatever the default device is
+        lowest, highest = F.sigma(ends, self.eta, self.iota).tolist()
         return lowest, highest
 
     def extra_repr(self) -> str:

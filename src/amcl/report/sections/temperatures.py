@@ -6,6 +6,7 @@ from typing import get_args
 from amcl.analysis import PairSample, negatives, positives
 from amcl.analysis import temperatures as statistics
 from amcl.methods import HeadSettings
+from amcl.methods.heads import ADAPTIVE
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
 from amcl.report.charts import Line, curves, outlines
 from amcl.report.runs import Run, beside, in_rows, joined
@@ -48,7 +49,13 @@ def _spread(run: Run, several: bool) -> list[Block]:
         return [Note("How they are spread over pairs is missing: see Training for why.")]
     charts = in_rows(_distributions(run, run.sample), several)
     name = run.config.method.temperature
-    return charts or [Paragraph(f"In each head all pairs have one temperature ({name}).")]
+    one = f"In each head all pairs have one temperature ({name})."
+    if name in ADAPTIVE:
+        one += (
+            " Its projections are too alike to tell pairs apart by: train for longer, or put batch "
+            "norm on them with `--projector-last-norm plain`."
+        )
+    return charts or [Paragraph(one)]
 
 
 def _distributions(run: Run, sample: PairSample) -> list[Chart]:
