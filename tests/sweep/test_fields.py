@@ -99,7 +99,7 @@ def test_an_unknown_field_is_told_with_the_nearest():
         field_name(Config(), "tua")
     with pytest.raises(ValueError, match="mae is asked for a setting 'heads'"):
         field_name(recipes.default("builtin", "mae"), "heads")
-    with pytest.raises(ValueError, match="mae is given 'eta'"):
+    with pytest.raises(ValueError, match="mae is asked for a setting 'eta'"):
         field_name(recipes.default("builtin", "mae"), "eta")
     assert is_field(Config(), "eta")
     assert not is_field(Config(), "recipe")
