@@ -286,6 +286,7 @@ def test_settings_that_differ(two):
     assert {row[0]: row[1:] for row in table.rows} == {
         "method.heads": ("2", "1"),
         "method.temperature": ("adaptive", "constant"),
+        "method.projector_last_norm": ("plain", "none"),
     }
 
 
@@ -421,7 +422,8 @@ def test_the_page_of_a_run_is_one_file(whole_page):
     text = whole_page.read_text()
     assert len(text) < 3e6
     at_bounds = text.count("Shares of temperatures at the bounds")  # drawn where there are some
-    assert text.count('<svg class="drawing"') == 12 + at_bounds
+    histograms = text.count('aria-label="Histograms of τ')  # drawn where temperatures differ
+    assert text.count('<svg class="drawing"') == 10 + at_bounds + histograms
     assert not re.search(r"https?:", text)
 
 

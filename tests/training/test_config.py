@@ -53,7 +53,7 @@ CHOICES = {
     "decoder_heads": 4,
     "omega_reduction": "sum",
     "omega_set": "literal",
-    "omega_place": "inside",
+    "omega_place": "inside",  # outside goes with a softmax
     "similarity": "relative",
     "optimiser": "lars",
     "lr_scaling": "sqrt",
@@ -91,7 +91,7 @@ def test_every_field_is_read_as_it_was_written(method):
             if field.name == "projector_last_norm" and value == literal:
                 literal = "none"  # MoCo v3 has a plain one already
             changed[field.name] = other(value) if literal is None else literal
-            if field.name != "min_overlap":
+            if field.name not in ("min_overlap", "omega_place"):
                 assert changed[field.name] != value, field.name
         sections[section.name] = cls(**changed)
     config = Config(**sections)

@@ -119,7 +119,7 @@ def _training(subject: Subject, config: Config) -> str:
         *_masks(method),
         *_start(config),
         ("views", config.views.views),
-        ("data", _cell(config.data.name)),
+        ("data", config.data.name),
         ("images", "not known" if subject.images is None else f"{subject.images:,}"),
         ("epochs", _epochs(subject, run.epochs)),
         ("batch size", run.batch_size),
