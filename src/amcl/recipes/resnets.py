@@ -135,10 +135,14 @@ def imagenet(method: str) -> Config:
 
 
 def folder(method: str) -> Config:
-    """Pictures of your own: ResNet-18, a common start, not tuned on any set."""
+    """Pictures of your own: ResNet-18, a common start, not tuned on any set.
+
+    Batch norm keeps projections apart from the first step on, which adaptive temperatures need to
+    differ and which SimCLR gains by as published too (docs/results.md, on STL-10).
+    """
     settings: dict[str, AnySettings] = {
-        "simclr": SimCLRSettings(tau=0.1),
-        "moco": MoCoSettings(tau=0.1, queue=4096),
+        "simclr": SimCLRSettings(tau=0.1, projector_last_norm="plain"),
+        "moco": MoCoSettings(tau=0.1, queue=4096, projector_last_norm="plain"),
         "simsiam": SimSiamSettings(projector=(1024, 1024), predictor=256),
         "barlow": BarlowTwinsSettings(projector=(1024, 1024)),
     }
