@@ -145,7 +145,7 @@ def test_sigterm_saves_too(tmp_path, monkeypatch):
 def without_batch_norm(method: str, folder: Path) -> Config:
     """Two epochs of two steps of 16 images, in two parts each."""
     config = tiny_vit(method, folder, batch_size=16, accumulate=2)
-    plain = {} if method == "mae" else {"projector_norm": False}
+    plain = {"projector_norm": False, "projector_last_norm": "none"} if method != "mae" else {}
     if method == "moco":
         plain["queue"] = 32
     return replace(config, method=replace(config.method, **plain))
