@@ -113,8 +113,8 @@ class AdaptiveTemperature(Temperature):
     def gate(self, z: torch.Tensor, shared: bool = False) -> torch.Tensor:
         """What r is scaled by: 1 where projections lie apart, 0 where they are alike. (C, 1, 1).
 
-        It passes no gradient: temperatures that must differ make the loss larger, which would be
-        a reason to draw projections together and so to close the gate.
+        It passes no gradient, so that the loss cannot be lowered by opening or closing it: z is
+        pulled and pushed by similarities and by φ alone.
         """
         items = z.shape[1] * (1 if shared else world_size())
         alike = F.mean_cosine(_mean_of_items(F.unit(z), shared), items)
