@@ -57,12 +57,12 @@ def trainer(
     """A training step on two views: backbone, heads, loss, backward, SGD."""
     heads = amcl.ProjectionHeads(512, 512, 128, num_heads=criterion.num_heads)
     parameters = [*backbone.parameters(), *heads.parameters(), *criterion.parameters()]
-    optimiser = torch.optim.SGD(parameters, lr=0.06, momentum=0.9, weight_decay=5e-4)
+    optimizer = torch.optim.SGD(parameters, lr=0.06, momentum=0.9, weight_decay=5e-4)
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         criterion(*(heads(backbone(view)) for view in views)).backward()
-        optimiser.step()
+        optimizer.step()
 
     return step
 

@@ -25,7 +25,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from amcl.evaluation.knn import Metric, knn_predict
-from amcl.evaluation.unlabelled import unlabelled
+from amcl.evaluation.unlabeled import unlabeled
 
 RESULTS = Path(__file__).parent / "results"
 DIM, K, TAU = 512, 200, 0.1
@@ -37,13 +37,13 @@ Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def data(bank: int, queries: int) -> Tensors:
-    """Bank, labels, queries: features around a centre for each class."""
+    """Bank, labels, queries: features around a center for each class."""
     generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(_CLASSES, DIM, generator=generator)
+    centers = torch.randn(_CLASSES, DIM, generator=generator)
     labels = torch.randint(_CLASSES, (bank + queries,), generator=generator)
     h = torch.randn(bank + queries, DIM, generator=generator).mul_(3)
     for rows in torch.arange(len(h)).split(_ROWS):  # memory is measured: no second copy of all
-        h[rows] += centres[labels[rows]]
+        h[rows] += centers[labels[rows]]
     return h[:bank], labels[:bank], h[bank:]
 
 
@@ -112,11 +112,11 @@ def alone(what: str) -> dict[str, float]:
 
 def alone_here(what: str) -> dict[str, float]:
     """`alone` in this very process."""
-    if what == "unlabelled":
+    if what == "unlabeled":
         h, _, _ = data(10_000, 1)
         noise = torch.randn(2, *h.shape, generator=torch.Generator().manual_seed(1))
         h0, h1 = h + noise
-        call: Callable[[], Any] = lambda: unlabelled(h, h0, h1)  # noqa: E731
+        call: Callable[[], Any] = lambda: unlabeled(h, h0, h1)  # noqa: E731
     else:
         bank, labels, queries = data(*FULL)
         call = lambda: knn_predict(bank, labels, queries, k=K, tau=TAU, metric=what)  # type: ignore[arg-type]  # noqa: E731
@@ -135,7 +135,7 @@ def measure(rounds: int) -> dict[str, Any]:
     """All measurements."""
     results: dict[str, Any] = {}
     # First what runs alone: a new process takes over the peak memory of the one that starts it.
-    for what in (*get_args(Metric), "unlabelled"):
+    for what in (*get_args(Metric), "unlabeled"):
         runs = [alone(what) for _ in range(rounds)]
         results[what] = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
         print(what, json.dumps(results[what]), flush=True)

@@ -317,7 +317,7 @@ def measure_cost(names: Sequence[str], known: dict[str, Study], steps: int) -> N
     for name in names:
         said = known[name].options
         start = "" if "--recipe" in said else f"--recipe cifar10-{name.partition('-')[0]} "
-        command = f"amcl cost {start}{said} --batch-size 256 --optimiser adamw"
+        command = f"amcl cost {start}{said} --batch-size 256 --optimizer adamw"
         command += f" --threads 1 --measure --steps {steps}"
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "cost.json"

@@ -30,7 +30,7 @@ def gains() -> "Figure":
     figure = figure_of(6.4, 3.0)
     ax = figure.subplots()
     ax.axhline(0.0, color=FAINT, linewidth=1)
-    colours = dict(zip(("kNN", "linear probe"), (BLUE, VERMILION), strict=True))
+    colors = dict(zip(("kNN", "linear probe"), (BLUE, VERMILION), strict=True))
     known = evidence.studies()
     names = evidence.made(known)
     for place, name in enumerate(names):
@@ -39,11 +39,11 @@ def gains() -> "Figure":
         for shift, (measure, told) in zip((-0.14, 0.14), study.shown.items(), strict=True):
             theirs, found = evidence.metric(base, measure), evidence.metric(ours, measure)
             points = [100 * (found[seed] - theirs[seed]) for seed in found]
-            x, colour = place + shift, colours[told]
+            x, color = place + shift, colors[told]
             label = told if place == 0 else None
-            ax.plot([x] * len(points), points, "o", color=colour, markersize=5, label=label)
+            ax.plot([x] * len(points), points, "o", color=color, markersize=5, label=label)
             mean = statistics.fmean(points)
-            ax.plot([x - 0.09, x + 0.09], [mean, mean], color=colour, linewidth=2)
+            ax.plot([x - 0.09, x + 0.09], [mean, mean], color=color, linewidth=2)
     ax.set_xticks(range(len(names)), [evidence.METHODS[name] for name in names])
     ax.set_xlim(-0.5, len(names) - 0.5)
     ax.set_ylabel("gain of AMCL in points", fontsize=9)
@@ -58,17 +58,17 @@ def kinds() -> "Figure":
 
     figure = figure_of(6.4, 3.0)
     ax, added = figure.subplots(1, 2)
-    colours = {
+    colors = {
         "cifar10-simclr": (BLUE, "tuned baseline"),
         "cifar10-simclr-amcl": (VERMILION, "+ AMCL"),
     }
     rows = [(dict(v), runs) for v, runs in evidence.rows_of(evidence.studies()["views"]).items()]
-    for recipe, (colour, told) in colours.items():
+    for recipe, (color, told) in colors.items():
         ours = [(v["views"], _percent(runs)) for v, runs in rows if v["recipe"] == recipe]
         for place, (_, points) in enumerate(ours):
-            ax.plot([place] * len(points), points, "o", color=colour, markersize=4, alpha=0.5)
+            ax.plot([place] * len(points), points, "o", color=color, markersize=4, alpha=0.5)
         means = [statistics.fmean(points) for _, points in ours]
-        ax.plot(range(len(ours)), means, color=colour, linewidth=2, label=told)
+        ax.plot(range(len(ours)), means, color=color, linewidth=2, label=told)
         ax.set_xticks(range(len(ours)), [views for views, _ in ours])
     gains_of = evidence.gains_by_views(evidence.studies())
     added.axhline(0, color=FAINT, linewidth=1)

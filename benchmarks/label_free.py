@@ -18,13 +18,13 @@ from amcl.sweep.outcome import probes
 def main() -> None:
     """Measure the backbone of each complete trial, and correlate."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("study", type=Path, help="the folder of a study with labelled images")
+    parser.add_argument("study", type=Path, help="the folder of a study with labeled images")
     runs = sorted((parser.parse_args().study / "trials").glob("*/backbone.safetensors"))
     accuracy, measured = [], []
     for run in (file.parent for file in runs):
         accuracy.append(probes(run)[-1]["knn_validation"])
         evaluation = evaluation_of(open_model(run), JudgedOn(split="validation"))
-        measured.append(evaluation.run("unlabelled").metrics)
+        measured.append(evaluation.run("unlabeled").metrics)
     print(f"{len(runs)} trials; rank correlation with kNN accuracy:")
     for name in measured[0]:
         found = spearmanr([metrics[name] for metrics in measured], accuracy).statistic

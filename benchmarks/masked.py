@@ -1,4 +1,4 @@
-"""Cost of masked image modelling as ratios, measured in one run: `make bench`.
+"""Cost of masked image modeling as ratios, measured in one run: `make bench`.
 
 Each ratio is the median over repeats of two steps timed in turns. FLOPs are counted by
 `torch.utils.flop_counter` on one forward pass. Writes benchmarks/results/masked.md and .json.
@@ -21,7 +21,7 @@ from amcl.backbones import Backbone, BackboneSettings
 from amcl.methods import MAESettings, Method, make_method
 from amcl.modules import encode_visible, random_mask
 from amcl.training import Config
-from amcl.training.optimisers import make_optimiser
+from amcl.training.optimizers import make_optimizer
 
 RESULTS = Path(__file__).parent / "results"
 TINY = "vit_tiny_patch16_224"
@@ -32,29 +32,29 @@ def encoder(masked_share: float, batch: int) -> Callable[[], None]:
     """A step of ViT-Ti alone: forward, backward, AdamW."""
     torch.manual_seed(0)
     network = Backbone(BackboneSettings(backbone=TINY), SIZE).network
-    optimiser = torch.optim.AdamW(network.parameters(), lr=1e-4)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
     images = torch.randn(batch, 3, SIZE, SIZE)
     tokens = network.patch_embed.num_patches
     masked = random_mask(batch, tokens, masked_share, torch.Generator().manual_seed(0))
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         encode_visible(network, images, masked).square().mean().backward()
-        optimiser.step()
+        optimizer.step()
 
     return step
 
 
 def trainer(config: Config, batch: int, image_size: int = SIZE) -> Callable[[], None]:
-    """A training step of a method: forward, backward, its optimiser."""
+    """A training step of a method: forward, backward, its optimizer."""
     method = method_of(config, image_size)
-    optimiser = make_optimiser(method, config.optimiser, batch)
+    optimizer = make_optimizer(method, config.optimizer, batch)
     views = torch.randn(method.num_views, batch, 3, image_size, image_size)
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         method(*views).backward()
-        optimiser.step()
+        optimizer.step()
         method.after_step()
 
     return step
@@ -145,7 +145,7 @@ def write(rows: list[tuple[str, str, str, str]], numbers: dict[str, Any]) -> Non
         f"{machine}, torch {torch.__version__}, float32 on CPU.\n"
     )
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "masked.md").write_text(f"# Cost of masked image modelling\n\n{text}")
+    (RESULTS / "masked.md").write_text(f"# Cost of masked image modeling\n\n{text}")
     (RESULTS / "masked.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
     print(f"\n{text}")
 

@@ -2,14 +2,14 @@
 
 SimCLR and Barlow Twins, each by lightly, by amcl, and by amcl with AMCL (three heads, adaptive
 temperatures). Alike for all are the network and its first weights, the images, the batch, the
-optimiser and its learning rate, the steps, the threads and the judge, amcl's kNN. Each arm trains
+optimizer and its learning rate, the steps, the threads and the judge, amcl's kNN. Each arm trains
 in a process of its own, whose peak memory is read before it is judged.
 
 lightly is used as its examples for CIFAR-10 use it: its transforms on PIL images in the workers of
 a DataLoader, its heads, its losses, SGD of 0.06 without momentum, decay or schedule. They switch
 the blur off for 32 pixels, so amcl does too, and it takes lightly's strengths of all else, its
 layers of heads, its τ and its λ. What differs is each library's own way: amcl makes its views by
-the batch and keeps images with the channels innermost, lightly normalises by ImageNet's colours.
+the batch and keeps images with the channels innermost, lightly normalizes by ImageNet's colors.
 Beside the network and the images, two things are not as in its examples: workers live on from
 epoch to epoch, and there is one for each core instead of eight (`--workers`). amcl's arms do not
 see torchmetrics, which only lightly brings along.
@@ -94,11 +94,11 @@ def load(args: argparse.Namespace, split: Any) -> "DataSet":
 
 
 def configuration(args: argparse.Namespace, method: str, library: str) -> "Config":
-    """A run of amcl with lightly's views, heads, loss and optimiser."""
+    """A run of amcl with lightly's views, heads, loss and optimizer."""
     from amcl.methods import BarlowTwinsSettings, SimCLRSettings
     from amcl.recipes import with_amcl
     from amcl.training import Config, DataSettings, HardwareSettings, RunSettings
-    from amcl.training.optimisers import OptimiserSettings
+    from amcl.training.optimizers import OptimizerSettings
     from amcl.views import ViewSettings
 
     norms: dict[str, Any] = {"projector_norm": True, "projector_bias": False}
@@ -120,7 +120,7 @@ def configuration(args: argparse.Namespace, method: str, library: str) -> "Confi
         views=views,
         backbone=network(),
         method=settings,
-        optimiser=OptimiserSettings(
+        optimizer=OptimizerSettings(
             lr=args.lr, sgd_momentum=args.momentum, weight_decay=0.0, schedule="constant"
         ),
         run=RunSettings(
@@ -147,11 +147,11 @@ def train_amcl(args: argparse.Namespace, method: str, library: str) -> Trained:
     with tempfile.TemporaryDirectory() as out:
         backbone = load_backbone(pretrain(config, Path(out) / "run"))
         rows = [row for row in read_metrics(Path(out) / "run") if row["kind"] == "epoch"]
-    if backbone.normalisation is None:
-        raise RuntimeError("a backbone of a run has its normalisation")
+    if backbone.normalization is None:
+        raise RuntimeError("a backbone of a run has its normalization")
     return Trained(
         backbone,
-        *backbone.normalisation,
+        *backbone.normalization,
         rates=[row["images_per_second"] for row in rows],
         steps=rows[-1]["step"],
         loss=rows[-1]["loss"],
@@ -212,7 +212,7 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
         persistent_workers=args.workers > 0,
     )
     parameters = [*backbone.parameters(), *head.parameters()]
-    optimiser = torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum)
+    optimizer = torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum)
     rates, steps = [], 0
     for _ in range(args.epochs):
         begun, total = time.perf_counter(), torch.zeros(())
@@ -220,8 +220,8 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
             loss = criterion(head(backbone(view0)), head(backbone(view1)))
             total += loss.detach()
             loss.backward()
-            optimiser.step()
-            optimiser.zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
             steps += 1
         rates.append(len(loader) * args.batch_size / (time.perf_counter() - begun))
     return Trained(

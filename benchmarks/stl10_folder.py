@@ -1,4 +1,4 @@
-"""STL-10's labelled training images as a folder of class folders, in two splits.
+"""STL-10's labeled training images as a folder of class folders, in two splits.
 
     python benchmarks/stl10_folder.py stl10_binary/train_X.bin stl10_binary/train_y.bin data/stl10
 

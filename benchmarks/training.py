@@ -79,15 +79,15 @@ def lightly(images: np.ndarray, width: float, batch_size: int, epochs: int) -> f
     backbone = Backbone(settings, image_size=32)
     head = SimCLRProjectionHead(backbone.dim, 512, 128)
     criterion = NTXentLoss()
-    optimiser = torch.optim.SGD([*backbone.parameters(), *head.parameters()], lr=0.06)
+    optimizer = torch.optim.SGD([*backbone.parameters(), *head.parameters()], lr=0.06)
     rates = []
     for _ in range(epochs):
         begun = time.perf_counter()
         for view0, view1 in loader:
             loss = criterion(head(backbone(view0)), head(backbone(view1)))
             loss.backward()
-            optimiser.step()
-            optimiser.zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
         seconds = time.perf_counter() - begun
         rates.append(len(loader) * batch_size / seconds)
     return statistics.median(rates[1:])
@@ -99,14 +99,14 @@ def ceiling(width: float, batch_size: int, steps: int) -> float:
     backbone = Backbone(BackboneSettings(backbone="resnet18", width=width), image_size=32)
     method = make_method(SimCLRSettings(tau=0.5), backbone)
     method = method.to(memory_format=torch.channels_last)
-    optimiser = torch.optim.SGD(method.parameters(), lr=0.06, momentum=0.9)
+    optimizer = torch.optim.SGD(method.parameters(), lr=0.06, momentum=0.9)
     views = torch.randn(2 * batch_size, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     rates = []
     for _ in range(steps):
         begun = time.perf_counter()
         method(views[:batch_size], views[batch_size:]).backward()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         rates.append(batch_size / (time.perf_counter() - begun))
     return statistics.median(rates[1:])
 

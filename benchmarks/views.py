@@ -24,7 +24,7 @@ from amcl.views.views import _CPU_CHUNK
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, SIZES = 256, (32, 96)
-OPERATIONS = {"crop and flip": "ae", "jitter": "d", "greyscale": "c", "blur": "b"}
+OPERATIONS = {"crop and flip": "ae", "jitter": "d", "grayscale": "c", "blur": "b"}
 
 
 def photos(size: int) -> torch.Tensor:
@@ -69,13 +69,13 @@ def kornia_operations(size: int) -> dict[str, Any]:
             data_keys=["input"],
         ),
         "jitter": K.ColorJitter(*s.jitter, p=s.jitter_p),
-        "greyscale": K.RandomGrayscale(p=s.grey_p),
+        "grayscale": K.RandomGrayscale(p=s.gray_p),
         "blur": K.RandomGaussianBlur((taps, taps), s.blur_sigma, p=s.blur_p[0]),
     }
 
 
 def pipeline(size: int, rounds: int) -> dict[str, Any]:
-    """Two views of 256 images, from uint8 or PIL to normalised float32."""
+    """Two views of 256 images, from uint8 or PIL to normalized float32."""
     import kornia.augmentation as K
     from lightly.transforms import SimCLRTransform
 
@@ -116,7 +116,7 @@ def one_operation(name: str, size: int, rounds: int) -> dict[str, Any]:
             if name == "crop and flip":
                 operations.crop(planes[:, part].contiguous(), taps[0].of(part), taps[1].of(part))
             else:
-                views._colour(planes[:, part].repeat(1, 2, 1, 1), drawn.of(part))
+                views._color(planes[:, part].repeat(1, 2, 1, 1), drawn.of(part))
 
     def kornia() -> None:
         for _ in range(2):

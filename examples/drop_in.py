@@ -1,7 +1,7 @@
-"""AMCL in a plain PyTorch loop: two heads on handwritten digits in random colours.
+"""AMCL in a plain PyTorch loop: two heads on handwritten digits in random colors.
 
 Run with `python examples/drop_in.py`; about half a minute on two cores. The digits are real (they
-come with scikit-learn); their colours are random, so that pixels alone say little of the digit.
+come with scikit-learn); their colors are random, so that pixels alone say little of the digit.
 """
 
 import torch
@@ -12,13 +12,13 @@ from torch import nn
 import amcl
 
 
-def coloured_digits():
-    """1,797 digits of 16 px, moved, in ink and on ground of random colours, and their labels."""
+def colored_digits():
+    """1,797 digits of 16 px, moved, in ink and on ground of random colors, and their labels."""
     digits = load_digits()
     ink = F.interpolate(torch.tensor(digits.images / 16).float()[:, None], size=16, mode="bilinear")
     ink = moved(ink, angle=0.0, shift=0.25)
-    ground_colour, ink_colour = torch.rand(2, len(ink), 3, 1, 1)
-    return ground_colour.lerp(ink_colour, ink.expand(-1, 3, -1, -1)), torch.tensor(digits.target)
+    ground_color, ink_color = torch.rand(2, len(ink), 3, 1, 1)
+    return ground_color.lerp(ink_color, ink.expand(-1, 3, -1, -1)), torch.tensor(digits.target)
 
 
 def moved(x, angle, shift):
@@ -31,12 +31,12 @@ def moved(x, angle, shift):
 
 
 def view(x):
-    """A random view of each image: turned, moved, with its colours mixed, and some noise."""
+    """A random view of each image: turned, moved, with its colors mixed, and some noise."""
     x = torch.einsum("nij,njhw->nihw", torch.randn(len(x), 3, 3), moved(x, 0.3, 0.25))
     return x + 0.02 * torch.randn_like(x)
 
 
-def nearest_neighbours(train, train_labels, test, test_labels, k=10):
+def nearest_neighbors(train, train_labels, test, test_labels, k=10):
     """Accuracy of a vote among the k nearest training images."""
     similarity = F.normalize(test.flatten(1), dim=1) @ F.normalize(train.flatten(1), dim=1).T
     votes = train_labels[similarity.topk(k).indices]
@@ -55,14 +55,14 @@ def train(images, num_heads=2, epochs=15, batch_size=128):
     heads = amcl.ProjectionHeads(512, 256, 64, num_heads=num_heads)  # ←
     criterion = amcl.AMCLLoss(num_heads=num_heads, dim=64)  # ←
     parameters = [*backbone.parameters(), *heads.parameters(), *criterion.parameters()]  # ←
-    optimiser = torch.optim.AdamW(parameters, lr=2e-3)
+    optimizer = torch.optim.AdamW(parameters, lr=2e-3)
     for epoch in range(1, epochs + 1):
         for batch in torch.randperm(len(images)).split(batch_size)[:-1]:
             z0, z1 = heads(backbone(view(images[batch]))), heads(backbone(view(images[batch])))
             loss, stats = criterion(z0, z1, return_stats=True)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.backward()
-            optimiser.step()
+            optimizer.step()
         if epoch % 5 == 0:
             tau = " ".join(
                 f"{pos:.3f}/{neg:.3f}"
@@ -75,19 +75,17 @@ def train(images, num_heads=2, epochs=15, batch_size=128):
 
 
 def main():
-    """Train, then compare what nearest neighbours see before and after."""
+    """Train, then compare what nearest neighbors see before and after."""
     torch.manual_seed(0)
-    images, labels = coloured_digits()
+    images, labels = colored_digits()
     train_set, test_set = slice(0, 1300), slice(1300, None)
-    print("1,300 coloured digits to train on without labels, 497 to test with.")
+    print("1,300 colored digits to train on without labels, 497 to test with.")
     backbone = train(images[train_set])
     with torch.no_grad():
         features = backbone(images)
     for name, x in (("raw pixels", images), ("learned features", features)):
-        accuracy = nearest_neighbours(
-            x[train_set], labels[train_set], x[test_set], labels[test_set]
-        )
-        print(f"nearest neighbours on {name:17s} {accuracy:6.1%} right (guessing: 10%)")
+        accuracy = nearest_neighbors(x[train_set], labels[train_set], x[test_set], labels[test_set])
+        print(f"nearest neighbors on {name:17s} {accuracy:6.1%} right (guessing: 10%)")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ frame.addEventListener("load", async () => {{
 </script></body>"""
 
 
-# Uses a page: changes its colours, then goes over its first map by pointer and by keys.
+# Uses a page: changes its colors, then goes over its first map by pointer and by keys.
 IN_USE = """
 const at = (selector) => document.querySelector(selector);
 const wait = () => new Promise((done) => window.setTimeout(done, 50));

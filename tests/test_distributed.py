@@ -44,7 +44,7 @@ def test_two_processes_equal_one(ranks, case):
     torch.testing.assert_close(losses.mean(), whole_loss, rtol=1e-10, atol=1e-10)
     assert whole_gradients.keys() == ranks[0][case][1].keys()
     for name, whole in whole_gradients.items():
-        if not name.endswith("bias"):  # centring takes some of them away
+        if not name.endswith("bias"):  # centering takes some of them away
             assert whole.abs().max() > 1e-12, name
         for results in ranks:
             torch.testing.assert_close(results[case][1][name], whole, rtol=1e-9, atol=1e-11)

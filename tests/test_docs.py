@@ -18,7 +18,7 @@ import amcl.methods
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.cli import (
-    analyse,
+    analyze,
     compare,
     cost,
     embed,
@@ -124,7 +124,7 @@ def reports():
     """Every report, analysis, table and cost that the documents tell a reader to ask for."""
     for document in DOCUMENTS:
         for line in document.read_text().splitlines():
-            if found := re.match(r"\s*amcl (report|analyse|reproduce|cost)( .*)$", line):
+            if found := re.match(r"\s*amcl (report|analyze|reproduce|cost)( .*)$", line):
                 args = re.split(r"\s{3,}| #", found[2])[0]
                 yield pytest.param(found[1], args, id=f"{found[1]}{args}"[:50])
 
@@ -140,7 +140,7 @@ def test_commands_of_reports_are_understood(command, args, tmp_path, monkeypatch
         asked = tyro.cli(reproduce.Options, args=words)
         assert asked.list or set(asked.names) <= {*ENTRIES, "all"}
     else:
-        {"analyse": analyse, "cost": cost}[command].parse(words)
+        {"analyze": analyze, "cost": cost}[command].parse(words)
 
 
 def test_every_analysis_and_scale_is_documented():

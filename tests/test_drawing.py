@@ -39,8 +39,8 @@ def test_a_figure_becomes_an_element_of_the_page():
 
 def test_ink_follows_the_page():
     text = svg_of(drawing(), "x", "c1")
-    colours = {colour.lower() for colour in re.findall(r"(?:fill|stroke): ([^;\"]+)", text)}
-    assert colours == {"none", "currentcolor", f"var(--blue, {BLUE.lower()})"}
+    colors = {color.lower() for color in re.findall(r"(?:fill|stroke): ([^;\"]+)", text)}
+    assert colors == {"none", "currentcolor", f"var(--blue, {BLUE.lower()})"}
     assert "stroke: currentColor; stroke-opacity: 0.25" in text  # the guide
     assert ElementTree.fromstring(text).attrib["fill"] == "currentColor"  # of words
 
@@ -83,5 +83,5 @@ def test_a_file_of_a_figure(tmp_path):
     assert len(list((tmp_path / "new").iterdir())) == 1
 
 
-def test_colours_differ():
+def test_colors_differ():
     assert len(set(PALETTE)) == len(PALETTE)

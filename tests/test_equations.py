@@ -1,4 +1,4 @@
-"""Vectorised against literal: every loss, form and scheme to 1e-10 in float64, and gradcheck."""
+"""Vectorized against literal: every loss, form and scheme to 1e-10 in float64, and gradcheck."""
 
 import itertools
 from unittest import mock

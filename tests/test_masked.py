@@ -1,4 +1,4 @@
-"""Masked image modelling: patches, losses and embeddings against literal loops, and their laws."""
+"""Masked image modeling: patches, losses and embeddings against literal loops, and their laws."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from timm.layers import PatchEmbed
 from amcl.functional import (
     masked_reconstruction,
     noise_prediction,
-    normalised_patches,
+    normalized_patches,
     patchify,
     sincos_levels,
     sincos_positions,
@@ -40,7 +40,7 @@ def test_patches(size, patch):
     cut = patchify(images, patch)
     assert cut.tolist() == [literal.patches(image, patch) for image in images.tolist()]
     assert torch.equal(unpatchify(cut, patch), images)
-    close(normalised_patches(cut), [[literal.normalised(p) for p in ps] for ps in cut.tolist()])
+    close(normalized_patches(cut), [[literal.normalized(p) for p in ps] for ps in cut.tolist()])
 
 
 def test_patches_are_in_the_order_of_the_vision_transformer():
@@ -54,10 +54,10 @@ def test_patches_are_in_the_order_of_the_vision_transformer():
         torch.testing.assert_close(embed(images), patchify(images, patch))
 
 
-def test_normalised_patches_of_one_colour_are_zero_and_finite():
+def test_normalized_patches_of_one_color_are_zero_and_finite():
     flat = torch.full((1, 2, 48), 0.7)
-    assert normalised_patches(flat).abs().max() < 1e-3
-    normal = normalised_patches(1e4 + torch.randn(1, 2, 48))
+    assert normalized_patches(flat).abs().max() < 1e-3
+    normal = normalized_patches(1e4 + torch.randn(1, 2, 48))
     torch.testing.assert_close(normal.var(-1), torch.ones(1, 2), rtol=1e-3, atol=0)
 
 

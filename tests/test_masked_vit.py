@@ -487,14 +487,14 @@ def test_single_and_half_precision_follow_double():
 
 
 def test_a_few_steps_learn_to_fill_in():
-    """Images of one colour each: what is masked can be known from what is visible."""
+    """Images of one color each: what is masked can be known from what is visible."""
     model = parts()
     images = torch.randn(8, 3, 1, 1).expand(8, 3, SIZE, SIZE)
     masked = mask_of(0.75, n=8)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(25):
         loss, _ = losses(model, images, masked, torch.zeros(8), torch.zeros_like(images))
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
-    assert loss.item() < 0.5 * images.var().item()  # their mean colour would give 1
+        optimizer.step()
+    assert loss.item() < 0.5 * images.var().item()  # their mean color would give 1

@@ -62,10 +62,10 @@ def test_a_recipe_is_of_its_method_and_set(data, method):
 )
 def test_cifar10(method, lr):
     config = recipes.recipe(f"cifar10-{method}")
-    optimiser = config.optimiser
-    assert (optimiser.optimiser, optimiser.lr, optimiser.lr_scaling) == ("sgd", lr, "none")
-    assert (optimiser.sgd_momentum, optimiser.weight_decay) == (0.9, 5e-4)
-    assert (optimiser.schedule, optimiser.warmup_epochs, optimiser.final_lr) == ("cosine", 0, 0)
+    optimizer = config.optimizer
+    assert (optimizer.optimizer, optimizer.lr, optimizer.lr_scaling) == ("sgd", lr, "none")
+    assert (optimizer.sgd_momentum, optimizer.weight_decay) == (0.9, 5e-4)
+    assert (optimizer.schedule, optimizer.warmup_epochs, optimizer.final_lr) == ("cosine", 0, 0)
     assert config.run.batch_size == 512
     assert 800 <= config.run.epochs <= 1000
     assert (config.backbone.backbone, config.backbone.width) == ("resnet18", 1)
@@ -73,7 +73,7 @@ def test_cifar10(method, lr):
     views = config.views
     assert (views.views, views.crop_scale) == ("abcde", (0.08, 1.0))
     assert (views.jitter, views.jitter_p) == ((0.4, 0.4, 0.4, 0.1), 0.8)
-    assert (views.grey_p, views.blur_p, views.flip_p) == (0.2, (0.5, 0.5), 0.5)
+    assert (views.gray_p, views.blur_p, views.flip_p) == (0.2, (0.5, 0.5), 0.5)
 
 
 def test_cifar10_heads_and_losses():
@@ -109,9 +109,9 @@ def test_stl10():
     for method in RESNETS:
         assert figures(
             f"stl10-{method}",
-            *("optimiser.optimiser", "optimiser.lr", "optimiser.weight_decay"),
-            *("optimiser.schedule", "optimiser.final_lr", "run.batch_size", "run.epochs"),
-            *("views.jitter", "views.jitter_p", "views.grey_p", "views.blur_kernel"),
+            *("optimizer.optimizer", "optimizer.lr", "optimizer.weight_decay"),
+            *("optimizer.schedule", "optimizer.final_lr", "run.batch_size", "run.epochs"),
+            *("views.jitter", "views.jitter_p", "views.gray_p", "views.blur_kernel"),
             "backbone.backbone",
         ) == (
             *("adamw", 5e-4, 1e-4, "cosine", 1 / 50, 512, 1000),
@@ -123,21 +123,21 @@ def test_stl10():
 def test_imagenet_simclr():
     assert figures(
         "imagenet-simclr",
-        *("method.tau", "method.projector", "optimiser.optimiser", "optimiser.weight_decay"),
-        *("optimiser.warmup_epochs", "run.batch_size", "views.jitter", "backbone.backbone"),
+        *("method.tau", "method.projector", "optimizer.optimizer", "optimizer.weight_decay"),
+        *("optimizer.warmup_epochs", "run.batch_size", "views.jitter", "backbone.backbone"),
         *("views.jitter_p", "views.blur_p", "views.blur_sigma"),
     ) == (
         *(0.1, (2048, 128), "lars", 1e-6, 10, 4096, (0.8, 0.8, 0.8, 0.2), "resnet50"),
         *(0.8, (0.5, 0.5), (0.1, 2.0)),
     )
-    assert recipes.recipe("imagenet-simclr").optimiser.peak_rate(4096) == pytest.approx(4.8)
+    assert recipes.recipe("imagenet-simclr").optimizer.peak_rate(4096) == pytest.approx(4.8)
 
 
 def test_imagenet_moco():
     assert figures(
         "imagenet-moco",
         *("method.tau", "method.projector", "method.queue", "method.momentum"),
-        *("method.symmetric", "optimiser.optimiser", "optimiser.lr", "optimiser.weight_decay"),
+        *("method.symmetric", "optimizer.optimizer", "optimizer.lr", "optimizer.weight_decay"),
         *("run.batch_size", "views.crop_scale", "views.jitter"),
     ) == (
         *(0.2, (2048, 128), 65536, 0.999, False, "sgd", 0.03, 1e-4, 256),
@@ -150,9 +150,9 @@ def test_imagenet_simsiam():
         "imagenet-simsiam",
         *("method.projector", "method.projector_bias", "method.projector_norm"),
         *("method.projector_last_norm", "method.predictor", "method.fixed_predictor_rate"),
-        *("optimiser.optimiser", "optimiser.weight_decay", "run.batch_size"),
+        *("optimizer.optimizer", "optimizer.weight_decay", "run.batch_size"),
     ) == ((2048, 2048, 2048), False, True, "plain", 512, True, "sgd", 1e-4, 512)
-    assert recipes.recipe("imagenet-simsiam").optimiser.peak_rate(512) == pytest.approx(0.1)
+    assert recipes.recipe("imagenet-simsiam").optimizer.peak_rate(512) == pytest.approx(0.1)
 
 
 def test_imagenet_barlow():
@@ -160,11 +160,11 @@ def test_imagenet_barlow():
     assert figures(
         "imagenet-barlow",
         *("method.projector", "method.projector_bias", "method.projector_last_norm"),
-        *("method.lam", "optimiser.optimiser", "optimiser.weight_decay", "run.batch_size"),
+        *("method.lam", "optimizer.optimizer", "optimizer.weight_decay", "run.batch_size"),
     ) == ((8192, 8192, 8192), False, "plain", 0.0051, "lars", 1e-6, 2048)
-    peak = config.optimiser.peak_rate(2048)
+    peak = config.optimizer.peak_rate(2048)
     assert peak == pytest.approx(0.2 * 8)
-    assert peak * config.optimiser.bias_lr_scale == pytest.approx(0.0048 * 8)
+    assert peak * config.optimizer.bias_lr_scale == pytest.approx(0.0048 * 8)
     assert (config.views.blur_p, config.views.solarize_p) == ((1.0, 0.1), (0.0, 0.2))
     assert "s" in config.views.views
 
@@ -184,13 +184,13 @@ def test_tinyimagenet_by_its_other_name(name):
     assert config.data.data == "tinyimagenet"
 
 
-ADAMW = ("optimiser.optimiser", "optimiser.weight_decay", "optimiser.adam_betas")
-RUN = ("optimiser.warmup_epochs", "optimiser.schedule", "run.batch_size", "run.epochs")
+ADAMW = ("optimizer.optimizer", "optimizer.weight_decay", "optimizer.adam_betas")
+RUN = ("optimizer.warmup_epochs", "optimizer.schedule", "run.batch_size", "run.epochs")
 
 
 def peak(name):
     config = recipes.recipe(name)
-    return config.optimiser.peak_rate(config.run.batch_size)
+    return config.optimizer.peak_rate(config.run.batch_size)
 
 
 def test_imagenet_mae():
@@ -200,7 +200,7 @@ def test_imagenet_mae():
     assert peak(name) == pytest.approx(1.5e-4 * 4096 / 256)
     assert figures(
         name,
-        *("method.mask_ratio", "method.normalise_targets", "method.decoder_dim"),
+        *("method.mask_ratio", "method.normalize_targets", "method.decoder_dim"),
         *("method.decoder_depth", "method.decoder_heads", "views.views", "views.crop_scale"),
         *("backbone.backbone", "backbone.width"),
     ) == (0.75, True, 512, 8, 16, "ae", (0.2, 1.0), "vit_base_patch16_224", 1)
@@ -265,7 +265,7 @@ def test_imagenet_resnets_are_as_published():
     assert figures("imagenet-simclr", "method.projector_norm", "method.projector_last_norm") == (
         *(True, "affine"),
     )
-    assert figures("imagenet-barlow", "optimiser.final_lr") == (0.001,)
+    assert figures("imagenet-barlow", "optimizer.final_lr") == (0.001,)
     for method, synchronized in {"simclr": 1, "moco": 0, "simsiam": 1, "barlow": 1}.items():
         assert figures(f"imagenet-{method}", "hardware.sync_norm") == (bool(synchronized),)
 

@@ -199,7 +199,7 @@ def stats_with(**shares):
         ({"s": torch.tensor([0.94, 0.94, 0.94])}, []),
         (
             {"tau_std": torch.full((3,), 0.0009)},
-            ["same temperature, 0.1. .*too alike.*φ has shrunk.*centred"],
+            ["same temperature, 0.1. .*too alike.*φ has shrunk.*centered"],
         ),
         ({"tau_std": torch.tensor([0.0009, 0.0011, 0.0009])}, []),
         ({"tau_std": torch.zeros(3), "at_lower": None, "at_upper": None}, []),

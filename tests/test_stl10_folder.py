@@ -1,4 +1,4 @@
-"""benchmarks/stl10_folder.py: STL-10's labelled images as class folders."""
+"""benchmarks/stl10_folder.py: STL-10's labeled images as class folders."""
 
 import importlib.util
 from pathlib import Path

@@ -35,13 +35,13 @@ def test_parameters_of_the_scheme_train_through_every_loss(name, kind):
         targets = torch.randn(2, 6, 4, dtype=torch.float64).unbind(0)
     else:
         loss = amcl.CrossCorrelationLoss(2, temperature, beta=0.1)
-    optimiser = torch.optim.SGD(loss.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(loss.parameters(), lr=0.01)
     values = []
     for _ in range(20):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         value = loss(z0, z1, *targets)
         value.backward()
-        optimiser.step()
+        optimizer.step()
         values.append(value.item())
     assert values[-1] < values[0]
 
@@ -103,7 +103,7 @@ def test_a_learnable_tau_is_put_back_inside_and_can_leave_the_bound_again():
     torch.testing.assert_close(scheme.keys(torch.randn(1, 3, 4)), torch.ones(1, 3, 1))
 
 
-def test_phi_that_no_optimiser_moves_is_noticed(monkeypatch):
+def test_phi_that_no_optimizer_moves_is_noticed(monkeypatch):
     loss = amcl.AMCLLoss(2, 4)
     z0, z1 = torch.randn(2, 2, 6, 4, requires_grad=True)
     for _ in range(300):  # micro-batches of one step: warnings are errors here
@@ -122,14 +122,14 @@ def test_phi_that_moves_or_need_not_is_left_alone(kind, monkeypatch):
     loss = amcl.AMCLLoss(2, 4).train(kind != "eval").requires_grad_(kind != "frozen")
     z0, z1 = torch.randn(2, 2, 6, 4, requires_grad=kind != "evaluation")
     options = {kind: True} if kind in ("foreach", "fused") else {}
-    optimiser = torch.optim.AdamW(loss.parameters(), **options)
+    optimizer = torch.optim.AdamW(loss.parameters(), **options)
     for _ in range(30):  # warnings are errors here
         with torch.set_grad_enabled(kind != "no_grad"):
             value = loss(z0, z1)
         if kind in ("plain", "foreach", "fused"):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             value.backward()
-            optimiser.step()
+            optimizer.step()
 
 
 def test_tau_u_trains_its_extra_output():
@@ -176,7 +176,7 @@ def test_phi_works_in_the_precision_of_z(dtype):
 
 def test_correlations_of_phi_do_not_depend_on_its_scale_or_on_the_width():
     for dim in (16, 2048):
-        for output, length in (("plain", 1.0), ("centred", 3.0)):
+        for output, length in (("plain", 1.0), ("centered", 3.0)):
             options = {"phi_output": output, "phi_scale": 3.0}
             scheme = AdaptiveTemperature(dim, lower=0.5, upper=1.5, **options)
             z = torch.randn(1, 32, dim) + 3.0
@@ -187,7 +187,7 @@ def test_correlations_of_phi_do_not_depend_on_its_scale_or_on_the_width():
 
 
 @pytest.mark.parametrize("factor", [0.03, 1.0, 30.0])
-def test_a_centred_phi_has_its_length_whatever_the_size_of_its_layer(factor):
+def test_a_centered_phi_has_its_length_whatever_the_size_of_its_layer(factor):
     scheme = AdaptiveTemperature(8, phi_scale=3.0)
     with torch.no_grad():
         scheme.phi[0].weight.mul_(factor)
@@ -224,21 +224,21 @@ def spread_and_mean(output, views, factor, bias):
     return stats.negative.tau_std.min().item(), stats.negative.tau.mean().item()
 
 
-def test_a_plain_phi_may_die_at_0_or_saturate_and_a_centred_one_does_neither():
+def test_a_plain_phi_may_die_at_0_or_saturate_and_a_centered_one_does_neither():
     views = torch.randn(2, 3, 6, 8)
     for factor, bias, dead in ((1e-3, 0.0, 0.1), (1.0, 3.0, 0.05)):
         std, mean = spread_and_mean("plain", views, factor, bias)
         assert std < 1e-3
         assert mean == pytest.approx(dead, abs=1e-3)
-        std, mean = spread_and_mean("centred", views, factor, bias)
+        std, mean = spread_and_mean("centered", views, factor, bias)
         assert std > 0.01
         assert mean == pytest.approx(0.1, abs=0.01)
 
 
-def test_centred_temperatures_stay_where_all_projections_are_alike():
+def test_centered_temperatures_stay_where_all_projections_are_alike():
     """A cone of projections lowers the temperatures of a plain φ, which narrows the cone."""
     views = 0.1 * torch.randn(2, 3, 16, 8) + torch.randn(8)
-    _, mean = spread_and_mean("centred", views, 1.0, 0.5)
+    _, mean = spread_and_mean("centered", views, 1.0, 0.5)
     assert mean == pytest.approx(0.1, abs=0.01)
     _, mean = spread_and_mean("plain", views, 3.0, 0.5)
     assert mean < 0.08
@@ -299,7 +299,7 @@ def test_first_head_gives_all_heads_the_same_tau():
             "phi_depth must be a whole number, at least 1, got 0",
         ),
         (lambda: AdaptiveTemperature(4, phi_input="l2"), "'unit', 'raw'; got 'l2'"),
-        (lambda: AdaptiveTemperature(4, phi_output="unit"), "'centred', 'plain'; got 'unit'"),
+        (lambda: AdaptiveTemperature(4, phi_output="unit"), "'centered', 'plain'; got 'unit'"),
         (lambda: AdaptiveTemperature(4, phi_scale=0.0), "phi_scale must be a finite number above"),
         (
             lambda: ConstantTemperature(0.0),

@@ -45,7 +45,7 @@ def tiny_vit(method: str, folder: Path, **run: Any) -> Config:
         backbone=BackboneSettings(backbone="test_vit", pool="mean"),
         data=replace(config.data, workers=0, image_size=16),
         method=replace(config.method, **changed),
-        optimiser=replace(config.optimiser, warmup_epochs=0.0, lr_scaling="none", lr=1e-3),
+        optimizer=replace(config.optimizer, warmup_epochs=0.0, lr_scaling="none", lr=1e-3),
         run=replace(config.run, **settings),
     )
 
@@ -65,7 +65,7 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int = signa
 
 
 def assert_same_run(first: Path, second: Path) -> None:
-    """Weights, queue, φ, optimiser, backbone and metrics are equal, bit for bit."""
+    """Weights, queue, φ, optimizer, backbone and metrics are equal, bit for bit."""
 
     def flat(value, name=""):
         if isinstance(value, dict):

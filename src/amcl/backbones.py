@@ -78,7 +78,7 @@ class Backbone(nn.Module):
     torch.Size([2, 128])
     """
 
-    normalisation: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    normalization: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Mean and std of the channels, where the backbone was loaded from a run."""
 
     def __init__(
@@ -97,15 +97,15 @@ class Backbone(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         if images.ndim != 4 or images.shape[1] != 3:
-            grey = images.ndim == 4 and images.shape[1] == 1
-            hint = "images.expand(-1, 3, -1, -1) makes three channels of one" if grey else "RGB"
+            gray = images.ndim == 4 and images.shape[1] == 1
+            hint = "images.expand(-1, 3, -1, -1) makes three channels of one" if gray else "RGB"
             raise ValueError(
                 f"a backbone takes images (N, 3, S, S), got {tuple(images.shape)}: {hint}."
             )
         if not images.is_floating_point():
             raise TypeError(
                 f"a backbone takes floating-point images, got {images.dtype}: divide pixels by "
-                "255, then normalize them with the mean and std of backbone.normalisation."
+                "255, then normalize them with the mean and std of backbone.normalization."
             )
         h: torch.Tensor = self.network(images)
         return h
@@ -168,7 +168,7 @@ class Backbone(nn.Module):
 def load_backbone(path: str | os.PathLike[str]) -> Backbone:
     """A trained backbone from a run folder, or from its `backbone.safetensors`.
 
-    `normalisation` of what comes back are the mean and std of the channels it was trained with.
+    `normalization` of what comes back are the mean and std of the channels it was trained with.
     """
     file = Path(path)
     if not file.exists():
@@ -209,7 +209,7 @@ def backbone_of(
     with own_randomness():
         backbone = Backbone(settings, image_size)
     backbone.load(tensors, where)
-    backbone.normalisation = (tuple(mean), tuple(std))
+    backbone.normalization = (tuple(mean), tuple(std))
     return backbone.eval()
 
 
@@ -378,7 +378,7 @@ def _vision_transformer(
                 f"{name!r} does not end in a class token, in whose place the mean could be taken: "
                 "use pool='auto', or a network such as vit_tiny_patch16_224."
             )
-        # timm would move the norm behind the pooling; where it is, tokens are normalised too.
+        # timm would move the norm behind the pooling; where it is, tokens are normalized too.
         changed |= {"global_pool": "avg", "fc_norm": False}
     return _Design(name, changed)
 

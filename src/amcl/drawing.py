@@ -1,4 +1,4 @@
-"""What all pictures share: colours, figures, and how they become files and parts of a page."""
+"""What all pictures share: colors, figures, and how they become files and parts of a page."""
 
 import io
 import re
@@ -17,15 +17,15 @@ DARK = "#333333"
 """Lines and words; on a page it is the page's own ink."""
 FAINT = "#BBBBBB"
 """Lines that only guide the eye; on a page, the page's ink made faint."""
-# The colours of Okabe and Ito, which colour-blind readers tell apart. Their yellow is too light
+# The colors of Okabe and Ito, which color-blind readers tell apart. Their yellow is too light
 # for lines on white, their black is DARK.
 BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
 PINK, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
 PALETTE = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, DARK)
-"""One colour after another, for lines and dots of different kinds."""
+"""One color after another, for lines and dots of different kinds."""
 
 DPI = 150
-# On a page: its own ink, and the colours that it makes lighter in the dark.
+# On a page: its own ink, and the colors that it makes lighter in the dark.
 _ON_PAGE = {
     "#000000": "currentColor",
     DARK: "currentColor",
@@ -93,13 +93,13 @@ def save_png(figure: "Figure", path: Path) -> None:
     figure.set_layout_engine("none")  # it is laid out, which takes longer than to draw it
 
 
-def on_page(colour: str) -> str:
-    """A colour as a page has it, so that it follows light and dark; others stay as they are.
+def on_page(color: str) -> str:
+    """A color as a page has it, so that it follows light and dark; others stay as they are.
 
     >>> on_page(DARK), on_page(BLUE), on_page(PINK)
     ('currentColor', 'var(--blue, #0072B2)', '#CC79A7')
     """
-    return _ON_PAGE.get(colour.upper(), colour)
+    return _ON_PAGE.get(color.upper(), color)
 
 
 def svg_of(figure: "Figure", alt: str, salt: str) -> str:

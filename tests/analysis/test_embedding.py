@@ -14,9 +14,9 @@ PACKAGES = {"umap": "umap", "tsne": "openTSNE"}
 
 def groups(n=30, d=8):
     """Two groups of directions, far apart."""
-    centre = torch.zeros(n, d)
-    centre[: n // 2, 0], centre[n // 2 :, 0] = 3, -3
-    return centre + 0.3 * torch.randn(n, d)
+    center = torch.zeros(n, d)
+    center[: n // 2, 0], center[n // 2 :, 0] = 3, -3
+    return center + 0.3 * torch.randn(n, d)
 
 
 def test_pca_is_that_of_directions():
@@ -46,7 +46,7 @@ def test_pca_of_little(shape):
 
 
 @pytest.mark.parametrize("method", PACKAGES)
-def test_neighbours_stay_together(method):
+def test_neighbors_stay_together(method):
     pytest.importorskip(PACKAGES[method], reason=f"{PACKAGES[method]} is not installed")
     features = groups(60)
     state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
@@ -71,7 +71,7 @@ def test_a_missing_package_is_named_with_the_way_to_get_it(method, monkeypatch):
 
 
 @pytest.mark.parametrize("method", PACKAGES)
-def test_too_few_images_for_neighbours(method):
+def test_too_few_images_for_neighbors(method):
     with pytest.raises(ValueError, match=f"{method} needs 4 images or more, got 3"):
         plane(torch.randn(3, 5), method)
 

@@ -14,7 +14,7 @@ from amcl.analysis import (
     agreement,
     backbone_similarity,
     hard_negatives,
-    neighbours,
+    neighbors,
     retrieval,
     scaled,
     separation_of,
@@ -206,16 +206,16 @@ def test_agreement_by_loops():
             for i in range(N):
                 first, second = nearest(a, i), nearest(b, i)
                 shared.append(len(first & second) / len(first | second))
-            assert found.neighbours[a, b].item() == pytest.approx(np.mean(shared), rel=1e-5)
+            assert found.neighbors[a, b].item() == pytest.approx(np.mean(shared), rel=1e-5)
 
 
 def test_agreement_of_equal_heads_and_of_one():
     s = make(heads=1).s
     twice = agreement(make(s=s.expand(2, N, N)))
     torch.testing.assert_close(twice.correlation, torch.ones(2, 2))
-    torch.testing.assert_close(twice.neighbours, torch.ones(2, 2))
+    torch.testing.assert_close(twice.neighbors, torch.ones(2, 2))
     one = agreement(make(s=s), k=100)  # more than there are: all others
-    assert one.correlation.shape == one.neighbours.shape == (1, 1)
+    assert one.correlation.shape == one.neighbors.shape == (1, 1)
     collapsed = agreement(make(s=torch.cat([s, torch.ones(1, N, N)])))
     assert collapsed.correlation[0, 1].isnan()
     with pytest.raises(ValueError, match="no heads, and so nothing that could agree"):
@@ -320,9 +320,9 @@ def test_a_gallery_of_nothing_is_refused(find):
         find(make(), 0)
 
 
-def test_neighbours_by_loops():
+def test_neighbors_by_loops():
     features = torch.randn(20, 5)
-    asked, nearest = neighbours(features, queries=4, k=6)
+    asked, nearest = neighbors(features, queries=4, k=6)
     assert asked.tolist() == [0, 6, 13, 19]
     assert nearest.shape == (4, 6)
     for query, row in zip(asked.tolist(), nearest.tolist(), strict=True):
@@ -331,13 +331,13 @@ def test_neighbours_by_loops():
         assert row == order[:6]
 
 
-def test_neighbours_of_few_images():
-    asked, nearest = neighbours(torch.randn(3, 5), queries=10, k=10)
+def test_neighbors_of_few_images():
+    asked, nearest = neighbors(torch.randn(3, 5), queries=10, k=10)
     assert asked.tolist() == [0, 1, 2]
     assert [set(row) for row in nearest.tolist()] == [{1, 2}, {0, 2}, {0, 1}]
-    same = neighbours(torch.ones(4, 2), queries=2, k=3)[1]  # all equal: in their order
+    same = neighbors(torch.ones(4, 2), queries=2, k=3)[1]  # all equal: in their order
     assert same.tolist() == [[1, 2, 3], [0, 1, 2]]
-    with pytest.raises(ValueError, match="neighbours need 2 images or more, got 1"):
-        neighbours(torch.ones(1, 2), 1, 1)
+    with pytest.raises(ValueError, match="neighbors need 2 images or more, got 1"):
+        neighbors(torch.ones(1, 2), 1, 1)
     with pytest.raises(ValueError, match="1 of 3 rows of features hold NaN"):
-        neighbours(torch.tensor([[1.0], [math.nan], [2.0]]), 1, 1)
+        neighbors(torch.tensor([[1.0], [math.nan], [2.0]]), 1, 1)

@@ -9,7 +9,7 @@ from PIL import Image
 from amcl.analysis import PairSettings, negatives, pair_sample, positives
 from amcl.analysis import pairs as module
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.data import DataSet, FileImages, Labelled, MemoryImages, Probe
+from amcl.data import DataSet, FileImages, Labeled, MemoryImages, Probe
 from amcl.methods import METHODS, HeadSettings, make_method
 from amcl.views import Views, ViewSettings
 from reference.cross_correlation import phi_on_samples
@@ -60,13 +60,13 @@ def data_set(train, probe=None):
     )
 
 
-def labelled(n=QUERIES):
-    return Labelled(MemoryImages(pixels(n)), torch.arange(n) % 2)
+def labeled(n=QUERIES):
+    return Labeled(MemoryImages(pixels(n)), torch.arange(n) % 2)
 
 
 @pytest.fixture
 def data():
-    return data_set(MemoryImages(pixels(8)), Probe(labelled(8), labelled(), ("a", "b"), "test"))
+    return data_set(MemoryImages(pixels(8)), Probe(labeled(8), labeled(), ("a", "b"), "test"))
 
 
 @pytest.fixture
@@ -266,9 +266,9 @@ def test_views_are_the_pictures_that_were_shown(data):
     assert not torch.equal(*pair_sample(method, data).views)
 
 
-def test_the_backbone_says_how_views_are_normalised(data, shown):
+def test_the_backbone_says_how_views_are_normalized(data, shown):
     method = make("simclr")
-    method.backbone.normalisation = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    method.backbone.normalization = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     sample = pair_sample(method, data)
     assert shown[0].min() >= 0
     assert shown[0].max() <= 1
@@ -287,8 +287,8 @@ def picture_files(folder, faults=()):
 
 def test_unreadable_files_are_left_out_with_their_labels(tmp_path):
     files = picture_files(tmp_path, faults=(0, 3))
-    queries = Labelled(files, torch.arange(6))
-    data = data_set(MemoryImages(pixels(4)), Probe(labelled(), queries, tuple("abcdef"), "test"))
+    queries = Labeled(files, torch.arange(6))
+    data = data_set(MemoryImages(pixels(4)), Probe(labeled(), queries, tuple("abcdef"), "test"))
     sample = pair_sample(make("simclr"), data)
     assert sample.labels.tolist() == [1, 2, 4, 5]
     assert sample.images[:, 0, 0, 0].tolist() == [40, 80, 160, 200]

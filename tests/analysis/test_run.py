@@ -15,7 +15,7 @@ from amcl.analysis import (
     agreement,
     backbone_similarity,
     hard_negatives,
-    neighbours,
+    neighbors,
     pair_sample,
     plane,
     retrieval,
@@ -75,7 +75,7 @@ def test_a_run_shows_all_there_is(trained):
     assert agreement(sample).correlation.shape == (2, 2)
     assert [row.name for row in retrieval(sample)][-2:] == ["mean of heads", "backbone"]
     assert len(uncertain_positives(sample, 5)) == len(hard_negatives(sample, 5)) == 5
-    assert neighbours(sample.h, 3, 4)[1].shape == (3, 4)
+    assert neighbors(sample.h, 3, 4)[1].shape == (3, 4)
     assert plane(sample.h).shape == (n, 2)
 
 

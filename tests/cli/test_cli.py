@@ -55,8 +55,8 @@ def test_from_images_to_a_backbone_and_back(tmp_path, capsys, monkeypatch):
 def test_defaults_come_from_the_set_and_method():
     settings = parse(["--data", "cifar10", "--method", "barlow"]).settings
     assert settings.data.data == "cifar10"
-    assert settings.optimiser.lr == 0.11
-    assert parse(["--data", "some/pictures"]).settings.optimiser.optimiser == "adamw"
+    assert settings.optimizer.lr == 0.11
+    assert parse(["--data", "some/pictures"]).settings.optimizer.optimizer == "adamw"
 
 
 def test_a_recipe_can_be_overridden_in_every_part():
@@ -67,7 +67,7 @@ def test_a_recipe_can_be_overridden_in_every_part():
             *("--no-symmetric", "--projector", "64", "32", "--data-root", "here"),
         ]
     ).settings
-    assert (settings.run.epochs, settings.views.views, settings.optimiser.lr) == (7, "ade", 0.1)
+    assert (settings.run.epochs, settings.views.views, settings.optimizer.lr) == (7, "ade", 0.1)
     assert (settings.method.queue, settings.method.symmetric) == (2048, False)
     assert settings.method.projector == (64, 32)
     assert settings.method.heads == 3
@@ -97,7 +97,7 @@ def test_init_brings_network_and_images(mae, source):
     assert settings.data == before.data
     assert replace(settings.backbone, pool="mean") == before.backbone
     assert settings.backbone.pool == usual.backbone.pool  # the method's own
-    assert (settings.method, settings.optimiser) == (usual.method, usual.optimiser)
+    assert (settings.method, settings.optimizer) == (usual.method, usual.optimizer)
     simclr = parse(["--init", str(mae / source)]).settings
     assert (simclr.method.name, simclr.backbone.backbone) == ("simclr", "test_vit")
 
@@ -106,7 +106,7 @@ def test_what_is_said_comes_before_what_init_brings(mae):
     told = ["--method", "lgp", "--init", str(mae)]
     settings = parse([*told, "--data", "stl10", "--pool", "mean"]).settings
     assert (settings.data.data, settings.data.validation) == ("stl10", 1000)
-    assert settings.optimiser == recipes.recipe("stl10-lgp").optimiser
+    assert settings.optimizer == recipes.recipe("stl10-lgp").optimizer
     assert settings.backbone == Config.from_file(mae / "config.toml").backbone
     settings = parse([*told, "--backbone", "vit_tiny_patch16_224", "--image-size", "32"]).settings
     assert (settings.backbone.backbone, settings.backbone.stem) == ("vit_tiny_patch16_224", "small")
@@ -200,7 +200,7 @@ def test_errors_of_a_run_have_their_own_code(capsys, tmp_path):
     assert main(["pretrain", "--precision", "bf16", "--accelerator", "cpu", "--out", out]) == 1
     assert main(["pretrain", "--resume", str(tmp_path / "none")]) == 1
     assert "none does not exist" in capsys.readouterr().err
-    assert main(["pretrain", *QUICK, "--optimiser", "sgd", "--lr", "1e38", "--out", out]) == 3
+    assert main(["pretrain", *QUICK, "--optimizer", "sgd", "--lr", "1e38", "--out", out]) == 3
 
 
 def test_recipes_are_listed_and_shown_as_files(capsys, tmp_path):
@@ -233,7 +233,7 @@ def test_help(capsys):
         *((m, f"pretrain --method {m}") for m in METHODS),
         *((n, n) for n in ("evaluate", "predict", "embed", "export", "compare", "cost")),
         *((n, n) for n in ("search", "sweep")),
-        *((n, n) for n in ("analyse", "reproduce")),
+        *((n, n) for n in ("analyze", "reproduce")),
     ],
 )
 def test_options_are_frozen(capsys, monkeypatch, name, command):

@@ -69,12 +69,12 @@ def test_a_run_needs_nothing_retyped(run, capsys):
     shown = capsys.readouterr().out
     assert "run on builtin, validation" in shown
     found = {result.protocol: result for result in read_results(run)}
-    assert set(found) == {"knn", "linear", "logistic", "unlabelled"}  # there are few images
+    assert set(found) == {"knn", "linear", "logistic", "unlabeled"}  # there are few images
     assert "↑ higher is better" in shown
     probed = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()][-1]
     assert found["knn"].metrics["top1"] == pytest.approx(probed["knn_validation"])
     assert f"top1 {probed['knn_validation']:.1%}" in shown
-    assert found["unlabelled"].metrics["effective_rank"] == pytest.approx(
+    assert found["unlabeled"].metrics["effective_rank"] == pytest.approx(
         probed["effective_rank"], rel=1e-4
     )
 
@@ -125,7 +125,7 @@ def test_without_labels_only_what_needs_none(run, pictures, capsys):
     for number, path in enumerate(sorted(pictures.rglob("*.png"))):
         shutil.copy(path, loose / f"{number}.png")
     assert main(["evaluate", "run", "--data", "loose"]) == 0
-    assert [result.protocol for result in read_results(run)] == ["unlabelled"]
+    assert [result.protocol for result in read_results(run)] == ["unlabeled"]
     capsys.readouterr()
     told = refused(capsys, "evaluate", "run", "--data", "loose", *KNN)
     assert "needs labels, and loose has none in use" in told
@@ -138,12 +138,12 @@ def test_a_protocol_that_cannot_run_is_named_and_the_others_are_shown(run, pictu
     loose.mkdir()
     for number, path in enumerate(sorted(pictures.rglob("*.png"))):
         shutil.copy(path, loose / f"{number}.png")
-    asked = ["evaluate", "run", "--data", "loose", "--protocols", "knn", "unlabelled"]
+    asked = ["evaluate", "run", "--data", "loose", "--protocols", "knn", "unlabeled"]
     assert main(asked) == 4
     shown = capsys.readouterr()
     assert "effective_rank" in shown.out
     assert "knn could not run: this needs labels" in " ".join(shown.err.split())
-    assert [result.protocol for result in read_results(run)] == ["unlabelled"]
+    assert [result.protocol for result in read_results(run)] == ["unlabeled"]
 
 
 def test_one_tiny_class_leaves_few_labels_possible(run, pictures, capsys):
@@ -151,8 +151,8 @@ def test_one_tiny_class_leaves_few_labels_possible(run, pictures, capsys):
         path.unlink()
     for number in range(5):  # a third class, so that more than half have enough
         for split in ("train", "test"):
-            (pictures / split / "grey").mkdir(exist_ok=True)
-            shutil.copy(pictures / "test/light/0.png", pictures / split / "grey" / f"{number}.png")
+            (pictures / split / "gray").mkdir(exist_ok=True)
+            shutil.copy(pictures / "test/light/0.png", pictures / split / "gray" / f"{number}.png")
     asked = ["--protocols", "few-labels", "logistic", "--few-labels.per-class", "4"]
     assert main(["evaluate", "run", "--data", "pictures", *asked]) == 0
     found = {result.protocol: result for result in read_results(run)}
@@ -264,7 +264,7 @@ def test_what_is_wrong_is_told(run, pictures, tmp_path, capsys):
     assert "--protocols" in refused(capsys, "evaluate", "run", "--protocol", "knn")
     assert "--knn.k" in refused(capsys, "evaluate", "run", "--knn.kk", "3")
     told = refused(capsys, "evaluate", "run", "--split", "test")
-    assert "builtin has no labelled test split: use --split validation" in told
+    assert "builtin has no labeled test split: use --split validation" in told
     told = refused(capsys, "evaluate", "rnu")
     assert "there is no file or folder 'rnu'" in told
     told = refused(capsys, "evaluate", "run", *KNN, "--accelerator", "cuda", code=1)
@@ -325,8 +325,8 @@ def vits(pictures, monkeypatch):
 def test_masked_methods_are_judged_and_compared(vits, capsys):
     runs = ["mae-0", "mae-1", "can-0", "can-1"]
     for run in runs:
-        assert main(["evaluate", run, *KNN, "unlabelled", "--knn.k", "3"]) == 0
-        assert {result.protocol for result in read_results(run)} == {"knn", "unlabelled"}
+        assert main(["evaluate", run, *KNN, "unlabeled", "--knn.k", "3"]) == 0
+        assert {result.protocol for result in read_results(run)} == {"knn", "unlabeled"}
     capsys.readouterr()
     assert main(["compare", *runs, "--metrics", "top1", "--json", "compared.json"]) == 0
     shown = " ".join(capsys.readouterr().out.split())

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from amcl import recipes
-from amcl.cli import analyse, cost, evaluate, main, search, sweep
+from amcl.cli import analyze, cost, evaluate, main, search, sweep
 from amcl.cli.cautions import cautions
 from amcl.cli.options import _options_of, read_options
 from amcl.cli.pretrain import Options, parse
@@ -39,12 +39,12 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
         ),
         (
             "--heads 3 --temperature adaptive --phi-output plain --phi-scale 3",
-            "--phi-scale 3 belongs to a centred φ (--phi-output centred)",
+            "--phi-scale 3 belongs to a centered φ (--phi-output centered)",
         ),
         ("--head-reduction sum", "belongs to several heads (--heads 3): this run has --heads 1."),
         ("--top-k 5", "--form softmax takes no --top-k"),
         ("--views ae --blur-p 1 1", "--blur-p 1 1 belongs to blurs (the letter b in --views)"),
-        ("--optimiser adamw --sgd-momentum 0.5", "belongs to SGD and LARS (--optimiser sgd)"),
+        ("--optimizer adamw --sgd-momentum 0.5", "belongs to SGD and LARS (--optimizer sgd)"),
         ("--method barlow --omega-reduction sum", "--omega-reduction sum belongs to adaptive"),
         ("--method simsiam --no-shared-projector", "belongs to several heads"),
         ("--mask-ratio 0.3", "--mask-ratio belongs to mae, can and lgp: this run has --method sim"),
@@ -127,7 +127,7 @@ def test_grids_and_searches_that_vary_a_temperature_take_what_belongs_to_some_of
     with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):
         search.parse(["--space", "lr=1e-3:1:log", "--beta", "0.3", *out])
     assert cost.parse(["--beta", "0.3"]).settings.method.beta == 0.3  # it compares with AMCL
-    assert analyse.parse(["heads", "--beta", "0.3", *out]).settings.method.beta == 0.3
+    assert analyze.parse(["heads", "--beta", "0.3", *out]).settings.method.beta == 0.3
 
 
 def test_rules_name_fields_that_exist():
@@ -144,7 +144,7 @@ def test_evaluation_names_the_option_of_its_protocol():
 
 
 def test_an_analysis_is_named_before_anything_else_is_missing(capsys):
-    assert main(["analyse", "headz"]) == 2
+    assert main(["analyze", "headz"]) == 2
     told = capsys.readouterr().err
     assert "did you mean 'heads'?" in told
     assert "--out" not in told

@@ -55,14 +55,14 @@ def test_a_sweep_from_beginning_to_end(tmp_path, capsys, monkeypatch):
     assert re.search(r"0.1 +2 +\d+\.\d % ± \d+\.\d %", shown)
     assert runs_of(out) == {"tau=0.1,seed=0": 1, "tau=0.1,seed=1": 2}
     command[2] = "seed=0,1,2"
-    code, _, told = answer(capsys, *command[:-1], "unlabelled")
+    code, _, told = answer(capsys, *command[:-1], "unlabeled")
     assert code == 0
     assert re.search(r"2/3 tau=0.1,seed=0 .* 3/3 tau=0.1,seed=2", told)
     assert runs_of(out) == {"tau=0.1,seed=0": 1, "tau=0.1,seed=1": 2, "tau=0.1,seed=2": 1}
     files = sorted((out / "findings").iterdir())
     found = [json.loads(file.read_text()) for file in files]
-    both = {"knn validation", "unlabelled validation"}
-    assert [set(f["results"]) for f in found] == [both, both, {"unlabelled validation"}]
+    both = {"knn validation", "unlabeled validation"}
+    assert [set(f["results"]) for f in found] == [both, both, {"unlabeled validation"}]
     code, _, told = answer(capsys, *command, "--epochs", "2")
     assert code == 1
     assert "would differ in epochs" in told
@@ -117,7 +117,7 @@ def test_runs_start_from_recipes_methods_and_files(tmp_path):
         (["--grid", "seed=0", "--jobs", "0"], "jobs must be a whole number"),
         (["--grid", "seed=0", "--devices", "2"], "use --jobs"),
         (["--grid", "seed=0", "--protocols", "lienar"], "linear"),
-        (["--grid", "seed=0", "--protocols", "knn", "--split", "test"], "has no labelled test"),
+        (["--grid", "seed=0", "--protocols", "knn", "--split", "test"], "has no labeled test"),
         ([], "there is no sweep in out to go on with"),
         (["--epochs", "3"], "there is no sweep in out to go on with"),
     ],
@@ -156,7 +156,7 @@ def test_without_a_grid_nothing_but_the_machine_may_change(tmp_path, capsys):
 def test_runs_that_diverge_are_told_and_no_more(tmp_path, capsys, monkeypatch):
     """One of two leaves a table; where no run comes to its end, that is an error."""
     out = ["--out", str(tmp_path / "out")]
-    fast = ["--optimiser", "sgd", "--warmup-epochs", "0", "--lr-scaling", "none"]
+    fast = ["--optimizer", "sgd", "--warmup-epochs", "0", "--lr-scaling", "none"]
     code, shown, told = answer(capsys, "--grid", "lr=1e18,0.01", *TINY, *fast, *out)
     assert code == 0
     assert "lr=1e+18 diverged: the loss is not finite after step 2" in told

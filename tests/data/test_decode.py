@@ -10,8 +10,8 @@ from PIL import Image
 from amcl.data.decode import UnreadableImage, decode, size
 
 
-def colour(pixels):
-    """The mean colour of (3, H, W), as whole numbers."""
+def color(pixels):
+    """The mean color of (3, H, W), as whole numbers."""
     return pixels.float().mean((1, 2)).round().int().tolist()
 
 
@@ -89,28 +89,28 @@ def test_large_jpegs_are_decoded_at_a_fraction(tmp_path, picture):
         (Image.fromarray(np.full((8, 8), 25700, dtype=np.uint16)), [100, 100, 100]),
         (Image.fromarray(np.full((8, 8), 65535, dtype=np.uint16)), [255, 255, 255]),
     ],
-    ids=["grey", "bits", "clear", "opaque", "shade", "grey-alpha", "16-bit", "16-bit-white"],
+    ids=["gray", "bits", "clear", "opaque", "shade", "gray-alpha", "16-bit", "16-bit-white"],
 )
 def test_modes_of_png(tmp_path, image, expected):
     image.save(tmp_path / "a.png")
     pixels, _ = decode(str(tmp_path / "a.png"), 8)
-    assert colour(pixels) == expected
+    assert color(pixels) == expected
 
 
-def test_palette_with_a_transparent_colour(tmp_path):
+def test_palette_with_a_transparent_color(tmp_path):
     image = Image.new("P", (8, 8), 1)
     image.putpalette([10, 20, 30, 200, 100, 50])
     image.save(tmp_path / "opaque.png")
     image.save(tmp_path / "clear.png", transparency=1)
     image.save(tmp_path / "opaque.gif")
-    assert colour(decode(str(tmp_path / "opaque.png"), 8)[0]) == [200, 100, 50]
-    assert colour(decode(str(tmp_path / "opaque.gif"), 8)[0]) == [200, 100, 50]
-    assert colour(decode(str(tmp_path / "clear.png"), 8)[0]) == [255, 255, 255]
+    assert color(decode(str(tmp_path / "opaque.png"), 8)[0]) == [200, 100, 50]
+    assert color(decode(str(tmp_path / "opaque.gif"), 8)[0]) == [200, 100, 50]
+    assert color(decode(str(tmp_path / "clear.png"), 8)[0]) == [255, 255, 255]
 
 
 def test_cmyk(tmp_path):
     Image.new("CMYK", (8, 8), (0, 255, 255, 0)).save(tmp_path / "a.jpg", quality=100)
-    red, green, blue = colour(decode(str(tmp_path / "a.jpg"), 8)[0])
+    red, green, blue = color(decode(str(tmp_path / "a.jpg"), 8)[0])
     assert red > 250
     assert max(green, blue) < 5
 
@@ -126,7 +126,7 @@ def test_values_without_a_range_take_their_own(tmp_path):
         decode(str(tmp_path / "nan.tif"), 8)
 
 
-def grey(path, values, **settings):
+def gray(path, values, **settings):
     """Write values of 16 bits."""
     Image.fromarray(np.asarray(values, dtype=np.uint16)).save(path, **settings)
     return str(path)
@@ -136,41 +136,41 @@ def grey(path, values, **settings):
 @pytest.mark.parametrize("kind", ["png", "tif"])
 def test_fewer_bits_in_16_fill_the_range(tmp_path, bits, kind):
     ramp = np.linspace(0, 2**bits - 1, 64).round().reshape(8, 8)
-    pixels, _ = decode(grey(tmp_path / f"a.{kind}", ramp), 8)
+    pixels, _ = decode(gray(tmp_path / f"a.{kind}", ramp), 8)
     expected = np.rint(ramp * (255 / (2**bits - 1)))
     assert (pixels[0].numpy() == expected).all()
     # A darker picture of the same camera keeps its darkness, to within two bits.
-    pixels, _ = decode(grey(tmp_path / f"b.{kind}", (ramp * 0.4).round()), 8)
+    pixels, _ = decode(gray(tmp_path / f"b.{kind}", (ramp * 0.4).round()), 8)
     assert pixels.max() == 102
 
 
 @pytest.mark.parametrize("step", [4, 16, 256, 257])
 def test_dark_values_that_were_scaled_up_to_16_bits_stay_dark(tmp_path, step):
     values = np.arange(16).reshape(4, 4) * step
-    pixels, _ = decode(grey(tmp_path / "a.png", values), 4)
+    pixels, _ = decode(gray(tmp_path / "a.png", values), 4)
     assert (pixels[0].numpy() == np.rint(values * (255 / 65535))).all()
 
 
 def test_a_tiff_may_say_its_range(tmp_path):
     values = np.arange(64).reshape(8, 8) + 1  # would fit 8 bits
     for number, tags in enumerate([{281: 4095}, {341: 4095}]):
-        path = grey(tmp_path / f"{number}.tif", values, tiffinfo=tags)
+        path = gray(tmp_path / f"{number}.tif", values, tiffinfo=tags)
         pixels, _ = decode(path, 8)
         assert (pixels[0].numpy() == np.rint(values * (255 / 4095))).all(), tags
-    path = grey(tmp_path / "wrong.tif", values + 900, tiffinfo={281: 255})  # is above what it says
+    path = gray(tmp_path / "wrong.tif", values + 900, tiffinfo={281: 255})  # is above what it says
     assert decode(path, 8)[0].max() == round(964 * 255 / 1023)
 
 
 def test_pgm_is_scaled_by_its_reader(tmp_path):
     values = np.full((4, 4), 2048, dtype=">u2")
     (tmp_path / "a.pgm").write_bytes(b"P5 4 4 4095\n" + values.tobytes())
-    assert colour(decode(str(tmp_path / "a.pgm"), 4)[0]) == [128, 128, 128]
+    assert color(decode(str(tmp_path / "a.pgm"), 4)[0]) == [128, 128, 128]
 
 
 def test_the_first_frame_of_an_animation(tmp_path):
     frames = [Image.new("RGB", (8, 8), c) for c in ("red", "blue")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert colour(decode(str(tmp_path / "a.gif"), 8)[0]) == [255, 0, 0]
+    assert color(decode(str(tmp_path / "a.gif"), 8)[0]) == [255, 0, 0]
 
 
 def test_broken_exif_leaves_the_picture_as_it_is(tmp_path, picture):

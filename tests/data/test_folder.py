@@ -39,7 +39,7 @@ def test_any_nesting_without_labels(tmp_path, picture):
     assert (len(images.train), images.probe, images.unreadable) == (5, None, ())
     assert isinstance(images.train, MemoryImages)
     assert images.name == tmp_path.name
-    assert "taken as unlabelled" in images.describe()
+    assert "taken as unlabeled" in images.describe()
     expected = ["a.jpg", "b.PNG", "e.e.bmp", "x/c.JPeG", "x/y/z/d.webp"]
     files = FileImages([str(tmp_path / name) for name in expected], images.train.canvas[0])
     assert fingerprints(images.train) == fingerprints(files)
@@ -87,11 +87,11 @@ def test_how_many_are_held_out(tmp_path, class_folders):
 def test_too_few_to_hold_any_out(tmp_path, class_folders):
     images = load(class_folders(tmp_path, ["a", "b"], each=3))
     assert (len(images.train), images.probe) == (6, None)
-    assert "too few labelled images" in images.describe()
+    assert "too few labeled images" in images.describe()
 
 
 @pytest.mark.parametrize("layout", [["a/1.png", "a/2.png"], ["a/1.png", "b/c/2.png"], ["1.png"]])
-def test_what_is_not_labelled_by_itself(tmp_path, picture, layout):
+def test_what_is_not_labeled_by_itself(tmp_path, picture, layout):
     for number, name in enumerate(layout * 1):
         picture(tmp_path / name, number)
     assert load(tmp_path).probe is None

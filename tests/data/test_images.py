@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from amcl.data import DataSet, FileImages, Labelled, MemoryImages, Probe, UnreadableImage
+from amcl.data import DataSet, FileImages, Labeled, MemoryImages, Probe, UnreadableImage
 
 
 def numbered(n=6, side=4):
@@ -46,7 +46,7 @@ def test_shapes_and_labels_fit_the_images():
     with pytest.raises(ValueError, match=r"shapes must be \(N, 2\) with N = 6, got \(5, 2\)"):
         MemoryImages(numbered(), torch.zeros(5, 2))
     with pytest.raises(ValueError, match=r"labels must be \(N,\) with N = 6, got \(7,\)"):
-        Labelled(MemoryImages(numbered()), torch.zeros(7))
+        Labeled(MemoryImages(numbered()), torch.zeros(7))
 
 
 def test_files_are_decoded_on_demand(tmp_path, picture):
@@ -67,13 +67,13 @@ def test_files_are_decoded_on_demand(tmp_path, picture):
 
 def test_description():
     images = MemoryImages(numbered())
-    labelled = Labelled(images, torch.zeros(6, dtype=torch.long))
+    labeled = Labeled(images, torch.zeros(6, dtype=torch.long))
     known = {"name": "x", "train": images, "image_size": 4, "small": True}
     known |= {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
     plain = DataSet(probe=None, **known).describe()
     assert plain.startswith("x: 6 images to pre-train on, 4×4 pixels, in memory; views of 4×4")
     assert "no labels" in plain
-    probe = Probe(labelled, labelled.subset(torch.arange(1)), ("a", "b"), "test")
+    probe = Probe(labeled, labeled.subset(torch.arange(1)), ("a", "b"), "test")
     told = DataSet(probe=probe, unreadable=(("f.jpg", "empty"),), notes=("so",), **known).describe()
     assert "2 classes: probed with 1 image held out (test) against a bank of 6" in told
     assert told.splitlines()[2:] == ["so", "1 unreadable file skipped, the first: f.jpg (empty)"]

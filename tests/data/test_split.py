@@ -15,7 +15,7 @@ def test_held_out_images_are_a_fair_part(labels, count, seed):
     for label, size in zip(*torch.unique(labels, return_counts=True), strict=True):
         share = int((labels[held] == label).sum())
         assert abs(share - count * int(size) / len(labels)) <= 1 or share == size - 1
-        assert share < size  # each class can still be learnt
+        assert share < size  # each class can still be learned
 
 
 def test_seeds():

@@ -54,10 +54,10 @@ def test_subset_of_cifar10(tmp_path, monkeypatch):
         load_dataset("cifar10", root=tmp_path, subset=41)
 
 
-def test_subset_of_unlabelled_images(stl10):  # noqa: F811
+def test_subset_of_unlabeled_images(stl10):  # noqa: F811
     images = load_dataset("stl10", root=stl10, subset=3)
     assert len(images.train) == 3
-    assert len(images.probe.bank.images) == 40  # labelled images are others
+    assert len(images.probe.bank.images) == 40  # labeled images are others
 
 
 def test_subset_of_a_folder(tmp_path, class_folders, monkeypatch):

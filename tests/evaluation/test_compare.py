@@ -133,7 +133,7 @@ def test_the_best_is_marked_only_where_it_is_told_apart(tmp_path):
 
 def test_accuracies_come_first_and_measures_without_labels_when_asked_for(tmp_path):
     run = make(tmp_path / "a")
-    put(run, {"auroc": 0.9, "uniformity": -2.0}, protocol="unlabelled")
+    put(run, {"auroc": 0.9, "uniformity": -2.0}, protocol="unlabeled")
     put(run, {"train_top1": 0.9, "top1": 0.8}, protocol="linear")
     found = compare([run])
     assert [row.metric for row in found.rows] == ["top1"]
@@ -160,9 +160,9 @@ def test_different_settings_of_a_protocol_are_pointed_out(tmp_path):
 
 def test_numbers_that_are_no_shares_keep_their_unit(tmp_path):
     for seed, (one, other) in enumerate([(-2.34567, -2.0), (-2.44567, -2.2)]):
-        put(make(tmp_path / f"base-{seed}", seed), {"uniformity": one}, protocol="unlabelled")
+        put(make(tmp_path / f"base-{seed}", seed), {"uniformity": one}, protocol="unlabeled")
         run = make(tmp_path / f"amcl-{seed}", seed, **AMCL)
-        put(run, {"uniformity": other}, protocol="unlabelled")
+        put(run, {"uniformity": other}, protocol="unlabeled")
     found = compare([tmp_path / n for n in ("base-0", "base-1", "amcl-0", "amcl-1")])
     text = shown(found)
     assert "-2.396 ± 0.071 (n=2)" in text
@@ -209,7 +209,7 @@ def test_what_changes_nothing_learned_makes_no_group(tmp_path, section, fields):
         ("data", {"image_size": 64}),
         ("views", {"jitter": (0.4, 0.4, 0.4, 0.2)}),
         ("backbone", {"width": 0.5}),
-        ("optimiser", {"lr": 0.1}),
+        ("optimizer", {"lr": 0.1}),
         ("method", {"tau": 0.1}),
     ],
 )
@@ -228,7 +228,7 @@ def test_names_tell_the_method_and_what_differs(tmp_path):
     names = [group.name for group in compare(runs).groups]
     assert names == ["simclr", "simclr heads=3 temperature=adaptive"]
     assert [group.name for group in compare(runs[::-1]).groups] == names[::-1]
-    runs.append(made(tmp_path / "lr", 0.9, 0, optimiser={"lr": 0.1}))
+    runs.append(made(tmp_path / "lr", 0.9, 0, optimizer={"lr": 0.1}))
     names = [group.name for group in compare(runs).groups]
     assert names[0] == "simclr lr=0.06"
     assert names[1] == "simclr heads=3 temperature=adaptive lr=0.06"
@@ -237,7 +237,7 @@ def test_names_tell_the_method_and_what_differs(tmp_path):
 
 def test_names_are_short_and_notes_tell_the_rest(tmp_path):
     runs = [made(tmp_path / "base", 0.9)]
-    runs.append(made(tmp_path / "amcl", 0.9, optimiser={"lr": 0.1}, **AMCL))
+    runs.append(made(tmp_path / "amcl", 0.9, optimizer={"lr": 0.1}, **AMCL))
     found = compare(runs)
     assert [g.name for g in found.groups] == ["simclr", "simclr heads=3 temperature=adaptive"]
     assert "more than their names say: lr (0.06, 0.1)." in notes(found)
@@ -509,7 +509,7 @@ def test_damaged_results(tmp_path, old, new):
 def many_groups(tmp_path: Path, count: int) -> list[Path]:
     return [
         made(tmp_path / f"{lr}-{seed}", 0.8 + 0.01 * lr + 0.013 * seed * (lr % 3), seed,
-             optimiser={"lr": float(lr)})
+             optimizer={"lr": float(lr)})
         for lr in range(1, count + 1)
         for seed in range(2)
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.data import DataSet, Labelled, MemoryImages, Probe, load_dataset
+from amcl.data import DataSet, Labeled, MemoryImages, Probe, load_dataset
 from amcl.evaluation import (
     PROTOCOLS,
     Evaluation,
@@ -37,22 +37,22 @@ QUICK = Protocols(
 )
 
 
-def colours(n, seed=0):
-    """Six classes that a mean colour tells apart, nearly."""
+def colors(n, seed=0):
+    """Six classes that a mean color tells apart, nearly."""
     chance = torch.Generator().manual_seed(seed)
     labels = torch.arange(n) % 6
-    centre = torch.tensor(
+    center = torch.tensor(
         [[40, 9, 9], [9, 40, 9], [9, 9, 40], [40, 40, 9], [9, 40, 40], [40, 9, 40]]
     )
     noise = torch.randint(200, (n, 3, 8, 8), generator=chance)
-    return Labelled(MemoryImages((centre[labels][..., None, None] + noise).to(torch.uint8)), labels)
+    return Labeled(MemoryImages((center[labels][..., None, None] + noise).to(torch.uint8)), labels)
 
 
 def data(split="test", **changed):
-    bank, queries = colours(120), colours(60, seed=1)
+    bank, queries = colors(120), colors(60, seed=1)
     names = tuple("abcdef")
     values = {
-        "name": "colours",
+        "name": "colors",
         "train": bank.images,
         "probe": Probe(bank, queries, names, split),
         "image_size": 8,
@@ -109,7 +109,7 @@ def test_every_protocol_gives_numbers_that_are_kept(tmp_path):
             "sha256": "",
         }
     assert kept["few-labels"].metrics["n=5"] > 0.3
-    assert kept["unlabelled"].metrics["auroc"] > 0.5
+    assert kept["unlabeled"].metrics["auroc"] > 0.5
     # 120 + 60 once for all protocols on features, three times 60 for pairs; fine-tuning copies.
     assert model.seen == 180 + 180
     weights = next((tmp_path / "evaluation").glob("finetune-*.safetensors"))
@@ -167,21 +167,21 @@ def test_precision_is_part_of_a_fine_tuning(tmp_path):
         Evaluation(Counting(), data(), TRANSFORM, settings=QUICK, precision="bf16").run("finetune")
 
 
-def test_labelled_protocols_need_labels():
-    unlabelled = data(probe=None, notes=("the images do not all lie in <class>/<file>",))
-    evaluation = Evaluation(Counting(), unlabelled, TRANSFORM)
+def test_labeled_protocols_need_labels():
+    unlabeled = data(probe=None, notes=("the images do not all lie in <class>/<file>",))
+    evaluation = Evaluation(Counting(), unlabeled, TRANSFORM)
     for protocol in PROTOCOLS:
-        if protocol != "unlabelled":
-            with pytest.raises(ValueError, match=r"needs labels.*colours/CLASS/FILE") as error:
+        if protocol != "unlabeled":
+            with pytest.raises(ValueError, match=r"needs labels.*colors/CLASS/FILE") as error:
                 evaluation.run(protocol)
             assert len(str(error.value).split()) < 40
-    found = evaluation.run("unlabelled")
+    found = evaluation.run("unlabeled")
     assert (found.split, found.images["images"]) == ("train", 120)
 
 
-def keep(labelled, *classes):
-    chosen = torch.isin(labelled.labels, torch.tensor(classes)).nonzero().squeeze(1)
-    return labelled.subset(chosen)
+def keep(labeled, *classes):
+    chosen = torch.isin(labeled.labels, torch.tensor(classes)).nonzero().squeeze(1)
+    return labeled.subset(chosen)
 
 
 @pytest.mark.parametrize("split", ["test", "validation"])
@@ -204,7 +204,7 @@ def test_classes_must_be_the_same_on_both_sides(split):
 
 def test_files_found_unreadable_before_are_told_too():
     broken = data(unreadable=(("a.png", "no picture"), ("b.png", "no picture")))
-    for protocol in ("knn", "unlabelled"):
+    for protocol in ("knn", "unlabeled"):
         found = Evaluation(Counting(), broken, TRANSFORM, settings=QUICK).run(protocol)
         assert found.details["notes"] == [
             "2 unreadable files left out, the first a.png: no picture"

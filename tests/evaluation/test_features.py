@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.data import FileImages, Labelled, MemoryImages
+from amcl.data import FileImages, Labeled, MemoryImages
 from amcl.evaluation.cache import FeatureCache
 from amcl.evaluation.features import (
     AugmentedFeatures,
@@ -104,7 +104,7 @@ def test_features_that_are_not_finite_are_an_error():
 
 
 def test_augmented_features_are_those_of_fresh_views():
-    data = Labelled(images(), torch.arange(10))
+    data = Labeled(images(), torch.arange(10))
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(48))
     views = Views(4, ViewSettings(views="ae"))
     augmented = AugmentedFeatures(model, data, views, dim=48, seed=5)
@@ -120,7 +120,7 @@ def test_augmented_features_are_those_of_fresh_views():
 
 
 def test_augmented_features_leave_out_what_cannot_be_read(files):
-    data = Labelled(files, torch.arange(12))
+    data = Labeled(files, torch.arange(12))
     augmented = AugmentedFeatures(nn.Flatten(), data, Views(4), dim=48)
     ((values, indices),) = augmented.batches(0, [torch.tensor([9, 3, 1, 7])])
     assert indices.tolist() == [9, 1]

@@ -21,8 +21,8 @@ def noisy(sizes, seed):
     g = torch.Generator().manual_seed(seed)
     labels = torch.arange(3).repeat_interleave(torch.tensor(sizes))
     labels = labels[torch.randperm(len(labels), generator=g)]
-    centres = torch.randn(3, 6, generator=torch.Generator().manual_seed(99))
-    return centres[labels] + torch.randn(len(labels), 6, generator=g), labels
+    centers = torch.randn(3, 6, generator=torch.Generator().manual_seed(99))
+    return centers[labels] + torch.randn(len(labels), 6, generator=g), labels
 
 
 def data(sizes=(40, 25, 30)):

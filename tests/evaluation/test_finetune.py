@@ -15,7 +15,7 @@ from sklearn.metrics import top_k_accuracy_score
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.data import FileImages, Labelled, MemoryImages
+from amcl.data import FileImages, Labeled, MemoryImages
 from amcl.evaluation.features import Transform
 from amcl.evaluation.finetuning import FinetuneSettings, finetune, supervised, training
 from amcl.evaluation.finetuning.classifier import classifier, parameter_groups, seeded
@@ -24,7 +24,7 @@ from amcl.evaluation.finetuning.training import Checkpoint, Trainer, mixed
 
 SIZE = 16
 TRANSFORM = Transform(image_size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3)
-COLOURS = torch.tensor(
+COLORS = torch.tensor(
     [(200, 60, 60), (60, 200, 60), (60, 60, 200), (200, 200, 60), (60, 200, 200), (200, 60, 200)]
 )
 PLAIN = FinetuneSettings(
@@ -52,14 +52,14 @@ EVERYTHING = replace(
 )
 
 
-def colours(n, classes=3, seed=0):
-    """Noisy images whose class is their colour."""
+def colors(n, classes=3, seed=0):
+    """Noisy images whose class is their color."""
     labels = torch.arange(n) % classes
     noise = torch.randint(
         -50, 50, (n, 3, SIZE, SIZE), generator=torch.Generator().manual_seed(seed)
     )
-    pixels = (COLOURS[labels].view(n, 3, 1, 1) + noise).clamp(0, 255).to(torch.uint8)
-    return Labelled(MemoryImages(pixels), labels)
+    pixels = (COLORS[labels].view(n, 3, 1, 1) + noise).clamp(0, 255).to(torch.uint8)
+    return Labeled(MemoryImages(pixels), labels)
 
 
 def resnet(**changes):
@@ -83,14 +83,14 @@ def same(a, b):
     ("backbone", "settings"),
     [
         (resnet, PLAIN),
-        (resnet, replace(PLAIN, optimiser="sgd", lr=1.0, weight_decay=1e-4, clip=1.0)),
+        (resnet, replace(PLAIN, optimizer="sgd", lr=1.0, weight_decay=1e-4, clip=1.0)),
         (resnet, replace(PLAIN, epochs=8, mixup=0.8, cutmix=1.0)),
         (vit, PLAIN),
         (module, PLAIN),
     ],
 )
 def test_a_toy_set_is_learned(backbone, settings):
-    found = finetune(backbone(), colours(50), colours(60, seed=1), 3, TRANSFORM, settings)
+    found = finetune(backbone(), colors(50), colors(60, seed=1), 3, TRANSFORM, settings)
     assert found.top1 > 0.9
     assert found.losses[-1] < 0.9 * found.losses[0]
     assert found.metrics() == {"top1": found.top1}
@@ -102,9 +102,9 @@ def test_a_toy_set_is_learned(backbone, settings):
 
 def test_the_weights_are_timms_and_give_the_accuracies():
     backbone = resnet(backbone="test_resnet", width=1.0, stem="standard")
-    test = colours(60, classes=6, seed=1)
+    test = colors(60, classes=6, seed=1)
     settings = replace(PLAIN, epochs=2, lr=2e-3)
-    found = finetune(backbone, colours(48, classes=6), test, 6, TRANSFORM, settings)
+    found = finetune(backbone, colors(48, classes=6), test, 6, TRANSFORM, settings)
     theirs = timm.create_model("test_resnet", num_classes=6)
     theirs.load_state_dict(found.state_dict)
     with torch.no_grad():
@@ -140,7 +140,7 @@ def test_layers_learn_at_a_rate_that_falls_from_head_to_stem(layers, head):
 def test_the_rates_of_layers_are_used():
     def moved(layer_decay):
         backbone, settings = resnet(), replace(PLAIN, epochs=2, layer_decay=layer_decay)
-        found = finetune(backbone, colours(32), colours(6), 3, TRANSFORM, settings).state_dict
+        found = finetune(backbone, colors(32), colors(6), 3, TRANSFORM, settings).state_dict
         return [
             (found[name] - backbone.network.state_dict()[name]).norm().item()
             for name in ("conv1.weight", "layer4.0.conv1.weight")
@@ -157,12 +157,12 @@ def test_each_step_has_its_rate_and_views(monkeypatch):
     def spy(self, *args):
         loss = step(self, *args)
         assert self.views.settings == settings.view_settings()
-        rates.append(sorted({group["lr"] for group in self.optimiser.param_groups}))
+        rates.append(sorted({group["lr"] for group in self.optimizer.param_groups}))
         return loss
 
     monkeypatch.setattr(Trainer, "_step", spy)
     settings = replace(PLAIN, layer_decay=0.5, views="de", jitter=(0.1, 0.1, 0.1, 0.1))
-    finetune(resnet(), colours(20), colours(6), 3, TRANSFORM, settings)
+    finetune(resnet(), colors(20), colors(6), 3, TRANSFORM, settings)
     plan = Plan.of(20, settings, seed=0)
     assert len(rates) == plan.total == 8
     for number, found in enumerate(rates):
@@ -184,7 +184,7 @@ class Recorder(nn.Flatten):
 def test_each_epoch_shows_new_views():
     Recorder.shown.clear()
     settings = replace(PLAIN, views="a")
-    finetune(Recorder(), colours(1), colours(3), 3, TRANSFORM, settings)
+    finetune(Recorder(), colors(1), colors(3), 3, TRANSFORM, settings)
     assert len(Recorder.shown) == len({tuple(x.flatten().tolist()) for x in Recorder.shown}) == 4
 
 
@@ -193,8 +193,8 @@ def test_gradients_are_clipped_and_weights_decay():
     start = backbone.network.state_dict()["conv1.weight"]
 
     def end(**changes):
-        settings = replace(PLAIN, epochs=1, warmup_epochs=0, optimiser="sgd", **changes)
-        found = finetune(backbone, colours(16), colours(6), 3, TRANSFORM, settings)
+        settings = replace(PLAIN, epochs=1, warmup_epochs=0, optimizer="sgd", **changes)
+        found = finetune(backbone, colors(16), colors(6), 3, TRANSFORM, settings)
         return found.state_dict["conv1.weight"]
 
     still = end(lr=10.0, clip=1e-9, weight_decay=0)
@@ -211,7 +211,7 @@ def test_gradients_are_clipped_and_weights_decay():
 def test_the_backbone_is_left_as_it_is(make, training):
     backbone = make().train(training).requires_grad_(False)
     before = {name: value.clone() for name, value in backbone.state_dict().items()}
-    found = finetune(backbone, colours(32), colours(6), 3, TRANSFORM, replace(PLAIN, epochs=2))
+    found = finetune(backbone, colors(32), colors(6), 3, TRANSFORM, replace(PLAIN, epochs=2))
     assert same(backbone.state_dict(), before)
     assert backbone.training == training
     assert not any(p.requires_grad or p.grad is not None for p in backbone.parameters())
@@ -226,7 +226,7 @@ def chance():
 
 
 def test_the_seed_alone_decides_and_global_chance_is_left_alone():
-    backbone, train, test = resnet(), colours(35), colours(6)
+    backbone, train, test = resnet(), colors(35), colors(6)
     found = []
     for seed in (1, 1, 2):
         torch.rand(seed + len(found)), np.random.rand(3), random.random()
@@ -255,11 +255,11 @@ def stopped(monkeypatch, saves, *args, **kwargs):
             finetune(*args, **kwargs)
 
 
-@pytest.mark.parametrize(("saves", "optimiser"), [(1, "adamw"), (2, "sgd"), (3, "adamw")])
-def test_training_goes_on_to_the_same_weights(monkeypatch, tmp_path, saves, optimiser):
-    settings = replace(EVERYTHING, optimiser=optimiser)
+@pytest.mark.parametrize(("saves", "optimizer"), [(1, "adamw"), (2, "sgd"), (3, "adamw")])
+def test_training_goes_on_to_the_same_weights(monkeypatch, tmp_path, saves, optimizer):
+    settings = replace(EVERYTHING, optimizer=optimizer)
     monkeypatch.setattr(training, "_SAVE", 1)
-    args = (resnet(), colours(35), colours(12), 3, TRANSFORM, settings)
+    args = (resnet(), colors(35), colors(12), 3, TRANSFORM, settings)
     path = tmp_path / "finetune.pt"
     whole = finetune(*args)
     stopped(monkeypatch, saves, *args, checkpoint=path)
@@ -279,21 +279,19 @@ def test_short_epochs_are_not_all_saved(monkeypatch, tmp_path):
     monkeypatch.setattr(training, "_SAVE", 4)
     monkeypatch.setattr(Checkpoint, "save", lambda self, state: saved.append(len(state["losses"])))
     settings = replace(PLAIN, epochs=9)
-    finetune(
-        module(), colours(12), colours(6), 3, TRANSFORM, settings, checkpoint=tmp_path / "file"
-    )
+    finetune(module(), colors(12), colors(6), 3, TRANSFORM, settings, checkpoint=tmp_path / "file")
     assert saved == [4, 8, 9]
 
 
 def test_only_the_same_training_goes_on(monkeypatch, tmp_path):
     monkeypatch.setattr(training, "_SAVE", 1)
     path, net = tmp_path / "finetune.pt", module()
-    args = (net, colours(12), colours(6), 3, TRANSFORM, PLAIN)
+    args = (net, colors(12), colors(6), 3, TRANSFORM, PLAIN)
     stopped(monkeypatch, 1, *args, checkpoint=path)
     changed = {
         "settings": (*args[:5], replace(PLAIN, lr=0.1)),
         "weights": (module(), *args[1:]),
-        "images": (net, colours(12, seed=5), *args[2:]),
+        "images": (net, colors(12, seed=5), *args[2:]),
         "transform": (*args[:4], replace(TRANSFORM, mean=(0.4,) * 3), PLAIN),
     }
     for what, other in changed.items():
@@ -307,7 +305,7 @@ def test_only_the_same_training_goes_on(monkeypatch, tmp_path):
 
 
 def test_from_scratch_nothing_of_the_backbone_is_left():
-    train, test = colours(32), colours(6)
+    train, test = colors(32), colors(6)
     backbones = [resnet(), resnet()]
     fresh = replace(PLAIN, epochs=2, scratch=True, scratch_lr=0.04, layer_decay=0.5)
     scratch = [finetune(b, train, test, 3, TRANSFORM, fresh) for b in backbones]
@@ -342,13 +340,13 @@ def test_the_start_is_the_backbone_or_a_fresh_network():
 
 
 def test_the_baseline_is_training_from_scratch_on_those_images():
-    backbone, train, test = vit(), colours(60), colours(30, seed=1)
+    backbone, train, test = vit(), colors(60), colors(30, seed=1)
     for weight in backbone.parameters():
         weight.data.fill_(torch.nan)  # nothing can be learned from here
     indices = torch.tensor([3, 7, 2, 40, 41, 42, 51])  # odd, and fewer than a batch
     settings = replace(PLAIN, min_steps=12, mixup=0.2)
     top1 = supervised(backbone, train, indices, test, 3, TRANSFORM, settings, seed=3)
-    few = Labelled(MemoryImages(train.images[indices]), train.labels[indices])
+    few = Labeled(MemoryImages(train.images[indices]), train.labels[indices])
     alone = finetune(backbone, few, test, 3, TRANSFORM, replace(settings, scratch=True), seed=3)
     assert alone.steps == 12
     assert top1 == alone.top1
@@ -357,7 +355,7 @@ def test_the_baseline_is_training_from_scratch_on_those_images():
 
 @pytest.mark.parametrize("n", [1, 3])
 def test_tiny_sets_train(n):
-    found = finetune(resnet(), colours(n), colours(3), 3, TRANSFORM, replace(EVERYTHING, epochs=2))
+    found = finetune(resnet(), colors(n), colors(3), 3, TRANSFORM, replace(EVERYTHING, epochs=2))
     assert found.steps == 2
     assert all(math.isfinite(loss) for loss in found.losses)
 
@@ -450,7 +448,7 @@ def test_few_images_train_for_the_least_number_of_steps():
 
 def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
     def write(name, n, broken, seed):
-        data, paths = colours(n, seed=seed), []
+        data, paths = colors(n, seed=seed), []
         for index in range(n):
             path = tmp_path / f"{name}{index}.png"
             pixels = data.images[torch.tensor([index])][0].permute(1, 2, 0).numpy()
@@ -458,7 +456,7 @@ def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
             if index in broken:
                 path.write_bytes(b"no picture")
             paths.append(str(path))
-        return Labelled(FileImages(paths, SIZE), data.labels)
+        return Labeled(FileImages(paths, SIZE), data.labels)
 
     seen, step = [], Trainer._step
 
@@ -490,15 +488,15 @@ def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
 def test_divergence_is_an_error(monkeypatch):
     steps, step = [], Trainer._step
     monkeypatch.setattr(Trainer, "_step", lambda *a: steps.append(a[-1]) or step(*a))
-    settings = replace(PLAIN, optimiser="sgd", batch_size=2, lr=1e30)
+    settings = replace(PLAIN, optimizer="sgd", batch_size=2, lr=1e30)
     with pytest.raises(ValueError, match="diverged after 0 of 4 epochs: set lr lower than 1e"):
-        finetune(module(), colours(64), colours(6), 3, TRANSFORM, settings)
+        finetune(module(), colors(64), colors(6), 3, TRANSFORM, settings)
     assert len(steps) < 15  # and not only at the end of an epoch of 32
-    last = replace(PLAIN, optimiser="sgd", epochs=1, warmup_epochs=0, lr=1e39, weight_decay=1e3)
+    last = replace(PLAIN, optimizer="sgd", epochs=1, warmup_epochs=0, lr=1e39, weight_decay=1e3)
     with pytest.raises(
         ValueError, match="diverged after 1 of 1"
     ):  # by the only step, after its loss
-        finetune(module(), colours(16), colours(6), 3, TRANSFORM, last)
+        finetune(module(), colors(16), colors(6), 3, TRANSFORM, last)
 
 
 @pytest.mark.parametrize(
@@ -511,11 +509,11 @@ def test_divergence_is_an_error(monkeypatch):
 )
 def test_what_other_modules_cannot_do(changes, said):
     with pytest.raises(ValueError, match=said):
-        finetune(module(), colours(6), colours(6), 3, TRANSFORM, replace(PLAIN, **changes))
+        finetune(module(), colors(6), colors(6), 3, TRANSFORM, replace(PLAIN, **changes))
 
 
 def test_errors_say_what_to_mend():
-    train, test = colours(6), colours(6)
+    train, test = colors(6), colors(6)
     with pytest.raises(ValueError, match=r"training images go from 0 to 2: with classes=2 they"):
         finetune(module(), train, test, 2, TRANSFORM, PLAIN)
     with pytest.raises(ValueError, match="there are no test images"):
@@ -544,7 +542,7 @@ def test_the_default_warm_up_follows_the_length(epochs, warmup):
     [
         ({"epochs": 0}, "epochs must be a whole number"),
         ({"batch_size": 0.5}, "batch_size must be a whole number"),
-        ({"optimiser": "adam"}, "optimiser must be one of 'adamw', 'sgd'"),
+        ({"optimizer": "adam"}, "optimizer must be one of 'adamw', 'sgd'"),
         ({"lr": 0}, "lr must be a finite number above 0"),
         ({"layer_decay": 1.5}, "layer_decay must be at most 1"),
         ({"layer_decay": 0}, "layer_decay must be a finite number above 0"),

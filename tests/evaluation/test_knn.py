@@ -35,7 +35,7 @@ def scikit_learn(bank, labels, k, tau, metric):
     return theirs.fit(bank.numpy(), labels.numpy())
 
 
-def neighbours(bank, queries, k, **options):
+def neighbors(bank, queries, k, **options):
     """Which of the bank vote for each query: every feature is a class of its own."""
     labels = torch.arange(len(bank))
     scores = knn_scores(bank, labels, queries, len(bank), k=k, tau=math.inf, **options)
@@ -100,7 +100,7 @@ def test_of_equals_the_first_are_taken_whatever_the_blocks(monkeypatch, metric, 
     monkeypatch.setattr(module, "_BYTES", size)
     bank, queries = (torch.randint(2, (n, 4)).float() * 2 - 1 for n in (100, 9))  # exact products
     order = np.argsort(-(queries @ bank.T).numpy(), axis=1, kind="stable")[:, :k]
-    found = neighbours(bank, queries, k, metric=metric, block=block)
+    found = neighbors(bank, queries, k, metric=metric, block=block)
     assert found == np.sort(order, axis=1).tolist()
 
 
@@ -200,9 +200,9 @@ def test_equal_scores_stand_in_the_order_of_classes():
 @pytest.mark.parametrize("offset", [0, 3000])
 def test_euclidean_distances_of_long_features_keep_their_digits(offset):
     """Clusters far apart, each narrow: the terms of the distance are 10⁸ times as large as it."""
-    centres = 1000 * torch.randn(5, 32) + offset
-    bank = centres.repeat(40, 1) + 0.1 * torch.randn(200, 32)
-    queries = centres.repeat(4, 1) + 0.1 * torch.randn(20, 32)
+    centers = 1000 * torch.randn(5, 32) + offset
+    bank = centers.repeat(40, 1) + 0.1 * torch.randn(200, 32)
+    queries = centers.repeat(4, 1) + 0.1 * torch.randn(20, 32)
     labels = torch.randint(3, (200,))
     theirs = scikit_learn(bank.double(), labels, 15, 0.05, "euclidean")
     ours = knn_scores(bank, labels, queries, 3, k=15, tau=0.05, metric="euclidean")
@@ -324,10 +324,10 @@ def test_k_is_the_median_size_of_classes_up_to_200(sizes, k):
 def test_small_classes_are_not_outvoted_by_default():
     """Two classes that features tell apart, one of them of 5 images."""
     labels = torch.tensor([0] * 5 + [1] * 5 + [2] * 200)
-    centres = torch.eye(3)
+    centers = torch.eye(3)
     chance = torch.Generator().manual_seed(0)
-    bank = centres[labels] + 0.1 * torch.randn(210, 3, generator=chance)
-    queries = centres.repeat(10, 1) + 0.1 * torch.randn(30, 3, generator=chance)
+    bank = centers[labels] + 0.1 * torch.randn(210, 3, generator=chance)
+    queries = centers.repeat(10, 1) + 0.1 * torch.randn(30, 3, generator=chance)
     truth = torch.arange(3).repeat(10)
     assert knn_accuracy(bank, labels, queries, truth, tau=1.0) == 1
     assert knn_accuracy(bank, labels, queries, truth, k=200, tau=1.0) < 0.5

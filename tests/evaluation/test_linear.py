@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from amcl.data.split import hold_out
-from amcl.evaluation import labelled, linear
-from amcl.evaluation.labelled import top_k
+from amcl.evaluation import labeled, linear
+from amcl.evaluation.labeled import top_k
 from amcl.evaluation.linear import FixedFeatures, LinearSettings, linear_probe
 from amcl.evaluation.logistic import LogisticSettings, logistic
 from amcl.seeds import generator, seed_of
@@ -22,8 +22,8 @@ def noisy(n=N, classes=K, seed=0):
     """Features that tell classes apart, but not always."""
     g = torch.Generator().manual_seed(seed)
     labels = torch.randint(classes, (n,), generator=g)
-    centres = torch.randn(classes, D, generator=torch.Generator().manual_seed(99)).double()
-    return 0.6 * centres[labels] + torch.randn(n, D, generator=g).double(), labels
+    centers = torch.randn(classes, D, generator=torch.Generator().manual_seed(99)).double()
+    return 0.6 * centers[labels] + torch.randn(n, D, generator=g).double(), labels
 
 
 def settings(**changes):
@@ -34,7 +34,7 @@ def settings(**changes):
 @pytest.fixture
 def _large(monkeypatch):
     """These few images chosen from as many are: by one hold-out and its accuracy."""
-    monkeypatch.setattr(labelled, "SMALL", 0)
+    monkeypatch.setattr(labeled, "SMALL", 0)
 
 
 large = pytest.mark.usefixtures("_large")
@@ -51,14 +51,14 @@ def held_out(labels, share=0.1, seed=0):
 
 
 def literal(x, y, lr, settings, seed=0, classes=K, held=()):
-    """One rate, as a loop that reads like a script: a layer, an optimiser, a schedule."""
+    """One rate, as a loop that reads like a script: a layer, an optimizer, a schedule."""
     layer = nn.Linear(D, classes, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.normal_(0, 0.01, generator=generator(seed, "linear", "weights"))
         layer.bias.zero_()
     norm = nn.BatchNorm1d(D, eps=1e-6, affine=False, dtype=torch.float64)
     model = nn.Sequential(norm, layer) if settings.norm == "batch" else layer
-    optimiser = torch.optim.SGD(
+    optimizer = torch.optim.SGD(
         layer.parameters(),
         lr=lr * settings.batch_size / 256,
         momentum=settings.momentum,
@@ -66,7 +66,7 @@ def literal(x, y, lr, settings, seed=0, classes=K, held=()):
         weight_decay=settings.weight_decay,
     )
     steps = math.ceil(len(x) / settings.batch_size)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, settings.epochs * steps)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.epochs * steps)
     unseen = torch.isin(torch.arange(len(x)), torch.as_tensor(held, dtype=torch.long))
     for epoch in range(settings.epochs):
         order = torch.randperm(len(x), generator=generator(seed, "linear", "order", epoch))
@@ -74,9 +74,9 @@ def literal(x, y, lr, settings, seed=0, classes=K, held=()):
             logits = model(x[rows])
             seen = ~unseen[rows]
             loss = nn.functional.cross_entropy(logits[seen], y[rows][seen], reduction="sum")
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             (loss / max(int(seen.sum()), 1)).backward()
-            optimiser.step()
+            optimizer.step()
             schedule.step()
     return model.eval().requires_grad_(False)
 
@@ -363,7 +363,7 @@ def test_scores_in_blocks_are_the_same(monkeypatch):
 
 @pytest.mark.parametrize("small", [0, 200])
 def test_the_notes_tell_a_rate_at_the_edge_if_it_is_clearly_better(monkeypatch, small):
-    monkeypatch.setattr(labelled, "SMALL", small)
+    monkeypatch.setattr(labeled, "SMALL", small)
     low = probe(settings(lrs=(0.1, 1e-9)))
     assert low.lr == 0.1
     assert low.details()["notes"] == [
@@ -443,7 +443,7 @@ def test_one_image_a_class_takes_the_middle_of_the_grid_and_says_so():
 def test_few_images_choose_the_rate_by_the_loss_of_every_part_in_turn():
     (x, y), made = noisy(), settings(lrs=(10.0, 0.01, 0.1))
     found = probe(made)
-    parts = labelled.choosing(made.lrs, y, made.hold_out, seed_of(0, "linear", "hold-out"))
+    parts = labeled.choosing(made.lrs, y, made.hold_out, seed_of(0, "linear", "hold-out"))
     assert (len(parts), found.folds, found.hold_out_images) == (5, 5, N)
     for lr in made.lrs:
         logits = [literal(x, y, lr, made, held=part)(x[part]) for part in parts]
@@ -459,7 +459,7 @@ def test_few_images_choose_the_rate_by_the_loss_of_every_part_in_turn():
 @pytest.mark.parametrize("sizes", [(15, 15), (60, 41, 12, 3, 2, 1), (1, 1, 2)])
 def test_parts_hold_every_image_once_and_never_a_whole_class(sizes):
     labels = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    parts = labelled.choosing((0.1, 1.0), labels, 0.1, seed=0)
+    parts = labeled.choosing((0.1, 1.0), labels, 0.1, seed=0)
     held = torch.cat(parts)
     alone = sum(size == 1 for size in sizes)
     assert len(held.unique()) == len(held) == len(labels) - alone
@@ -472,7 +472,7 @@ def test_parts_hold_every_image_once_and_never_a_whole_class(sizes):
 def test_a_large_hold_out_chooses_once_by_accuracy_and_the_training_is_as_long_as_asked():
     """Numbers on large sets stay those of earlier versions."""
     labels = torch.arange(10).repeat(200)
-    (part,) = labelled.choosing((0.1, 1.0), labels, 0.1, seed=5)
+    (part,) = labeled.choosing((0.1, 1.0), labels, 0.1, seed=5)
     assert torch.equal(part, hold_out(labels, 200, 5)[1])
     assert LinearSettings().epochs_on(2049) == LinearSettings().epochs_on(50_000) == 100
     assert LinearSettings().epochs_on(30) == 500
@@ -513,9 +513,9 @@ def test_on_small_sets_it_is_as_good_as_logistic_regression(images, kind):
 
 def small_features(labels, kind, seed, part, dim=64):
     g = torch.Generator().manual_seed(100 * part + seed)
-    centres = torch.randn(10, dim, generator=torch.Generator().manual_seed(7))
+    centers = torch.randn(10, dim, generator=torch.Generator().manual_seed(7))
     scale = torch.ones(dim) if kind == "even" else torch.linspace(1, 0.05, dim)
-    x = (0.4 * centres[labels] + torch.randn(len(labels), dim, generator=g)) * scale
+    x = (0.4 * centers[labels] + torch.randn(len(labels), dim, generator=g)) * scale
     return x.relu() if kind == "relu" else x
 
 

@@ -12,7 +12,7 @@ from sklearn.metrics import top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
 from amcl.data.split import hold_out
-from amcl.evaluation.labelled import choosing
+from amcl.evaluation.labeled import choosing
 from amcl.evaluation.logistic import LogisticSettings, fit, logistic
 from amcl.seeds import seed_of
 
@@ -20,7 +20,7 @@ from amcl.seeds import seed_of
 @pytest.fixture
 def _large(monkeypatch):
     """These few images chosen from as many are: by one hold-out and its accuracy."""
-    monkeypatch.setattr("amcl.evaluation.labelled.SMALL", 0)
+    monkeypatch.setattr("amcl.evaluation.labeled.SMALL", 0)
 
 
 large = pytest.mark.usefixtures("_large")
@@ -31,31 +31,31 @@ D = 6
 def noisy(n, classes, seed):
     g = torch.Generator().manual_seed(seed)
     labels = torch.arange(n) % classes
-    centres = torch.randn(classes, D, generator=torch.Generator().manual_seed(99))
+    centers = torch.randn(classes, D, generator=torch.Generator().manual_seed(99))
     scale = torch.tensor([1.0, 10.0, 0.1, 1.0, 3.0, 1.0])
-    return (0.7 * centres[labels] + torch.randn(n, D, generator=g)) * scale + 5, labels
+    return (0.7 * centers[labels] + torch.randn(n, D, generator=g)) * scale + 5, labels
 
 
 def data(classes=3):
     return *noisy(300, classes, seed=0), *noisy(100, classes, seed=1)
 
 
-def theirs(x, y, cost, standardise=False):
+def theirs(x, y, cost, standardize=False):
     """scikit-learn's own regression, and what it predicts from."""
-    scaler = StandardScaler(with_mean=standardise, with_std=standardise).fit(x.double().numpy())
+    scaler = StandardScaler(with_mean=standardize, with_std=standardize).fit(x.double().numpy())
     model = LogisticRegression(C=cost, max_iter=1000)
     model.fit(scaler.transform(x.double().numpy()), y.numpy())
     return model, lambda x: scaler.transform(x.double().numpy())
 
 
 @pytest.mark.parametrize("classes", [2, 3, 7])
-@pytest.mark.parametrize("standardise", [False, True])
+@pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("cost", [0.001, 1.0])
-def test_one_cost_is_scikit_learns_regression(classes, standardise, cost):
+def test_one_cost_is_scikit_learns_regression(classes, standardize, cost):
     train_x, train_y, test_x, test_y = data(classes)
-    made = LogisticSettings(costs=(cost,), standardise=standardise)
+    made = LogisticSettings(costs=(cost,), standardize=standardize)
     found = logistic(train_x, train_y, test_x, test_y, classes, made)
-    model, prepared = theirs(train_x, train_y, cost, standardise)
+    model, prepared = theirs(train_x, train_y, cost, standardize)
     assert found["top1"] == pytest.approx(model.score(prepared(test_x), test_y.numpy()))
     assert found["train_top1"] == pytest.approx(model.score(prepared(train_x), train_y.numpy()))
     if classes > 5:
@@ -71,33 +71,33 @@ def test_one_cost_is_scikit_learns_regression(classes, standardise, cost):
 
 
 @large
-@pytest.mark.parametrize("standardise", [False, True])
+@pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_cost_is_chosen_on_a_hold_out_and_all_images_are_in_the_last_fit(standardise, seed):
+def test_the_cost_is_chosen_on_a_hold_out_and_all_images_are_in_the_last_fit(standardize, seed):
     train_x, train_y, test_x, test_y = data()
-    made = LogisticSettings(costs=(1.0, 1e-5, 0.01), hold_out=0.2, standardise=standardise)
+    made = LogisticSettings(costs=(1.0, 1e-5, 0.01), hold_out=0.2, standardize=standardize)
     found = logistic(train_x, train_y, test_x, test_y, 3, made, seed)
     kept, held = hold_out(train_y, 60, seed_of(seed, "logistic", "hold-out"))
     tops = {}
     for cost in made.costs:
-        model, prepared = theirs(train_x[kept], train_y[kept], cost, standardise)
+        model, prepared = theirs(train_x[kept], train_y[kept], cost, standardize)
         tops[cost] = model.score(prepared(train_x[held]), train_y[held].numpy())
     assert found["hold_out_images"] == 60
     assert found["hold_out_top1"] == pytest.approx({f"{c:g}": top1 for c, top1 in tops.items()})
     best = min(cost for cost in made.costs if tops[cost] == max(tops.values()))
     assert found["cost"] == best
-    model, prepared = theirs(train_x, train_y, best, standardise)
+    model, prepared = theirs(train_x, train_y, best, standardize)
     assert found["top1"] == pytest.approx(model.score(prepared(test_x), test_y.numpy()))
 
 
 @large
-def test_standardisation_matters_and_knows_nothing_of_the_hold_out(monkeypatch):
+def test_standardization_matters_and_knows_nothing_of_the_hold_out(monkeypatch):
     train_x, train_y, test_x, test_y = data()
     seen = []
     monkeypatch.setattr(
         module, "fit", lambda x, *rest, **more: seen.append(len(x)) or fit(x, *rest, **more)
     )
-    made = LogisticSettings(costs=(0.001, 0.01), hold_out=0.2, standardise=True)
+    made = LogisticSettings(costs=(0.001, 0.01), hold_out=0.2, standardize=True)
     found = logistic(train_x, train_y, test_x, test_y, 3, made)
     assert seen == [240, 240, 300]
     raw = LogisticSettings(costs=(0.001, 0.01), hold_out=0.2)
@@ -221,12 +221,12 @@ def test_one_image_a_class_takes_the_middle_of_the_grid_and_says_so():
     assert "every class has one training image, so none could choose" in found["notes"][0]
 
 
-@pytest.mark.parametrize("standardise", [False, True])
-def test_a_start_saves_steps(standardise):
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_start_saves_steps(standardize):
     x, y = torch.randn(200, 5), torch.randint(3, (200,))
-    whole = fit(x, y, 1.0, standardise=standardise)
-    short = fit(x, y, 1.0, max_iter=1, standardise=standardise)
-    begun = fit(x, y, 1.0, max_iter=1, standardise=standardise, start=whole)
+    whole = fit(x, y, 1.0, standardize=standardize)
+    short = fit(x, y, 1.0, max_iter=1, standardize=standardize)
+    begun = fit(x, y, 1.0, max_iter=1, standardize=standardize, start=whole)
     assert whole.converged
     assert not short.converged
     assert begun.converged

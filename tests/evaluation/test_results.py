@@ -134,7 +134,7 @@ def test_accuracies_of_few_images_come_with_their_interval():
 
 
 def test_measures_without_labels_say_which_direction_is_better():
-    found = result(protocol="unlabelled", metrics={"alignment": 0.24, "auroc": 0.9})
+    found = result(protocol="unlabeled", metrics={"alignment": 0.24, "auroc": 0.9})
     assert [spelled(found, name) for name in found.metrics] == ["0.24 ↓", "0.9 ↑"]
     assert "↑ higher is better, ↓ lower is better" in how(found)
 

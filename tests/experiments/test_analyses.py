@@ -45,7 +45,7 @@ def test_every_analysis_has_runs_for_every_method(name, method):
     ("name", "changed"),
     [
         ("overlap", {"overlap"}),
-        ("colour", {"jitter"}),
+        ("color", {"jitter"}),
         ("augmentations", {"views"}),
         ("heads", {"heads", "temperature"}),
         ("negatives", {"form", "top_k"}),
@@ -65,7 +65,7 @@ def test_nothing_but_the_question_changes(name, changed):
 def test_values_are_those_asked_for():
     assert [c.config.views.overlap for c in cases("overlap", ("0.25",))] == [0.25, 0.25]
     assert [c.labels["heads"] for c in cases("heads", ("2", "4"))] == [NONE, "2", "4"]
-    strong = cases("colour", ("2",))[0].config.views.jitter
+    strong = cases("color", ("2",))[0].config.views.jitter
     assert strong == (1.6, 1.6, 1.6, 0.4)
 
 
@@ -103,7 +103,7 @@ def test_simsiam_has_no_negatives_to_adapt():
     [
         ("overlap", "much", "overlap must be"),
         ("overlap", "1.5", "overlap"),
-        ("colour", "-1", "strength must be a number above 0, got '-1'"),
+        ("color", "-1", "strength must be a number above 0, got '-1'"),
         ("negatives", "half", "κ is a whole number, or a share such as 10%; got 'half'"),
         ("labels", "few", "labels a class are whole numbers, as in 10 50 500; got 'few'"),
         ("augmentations", "axz", "no operation for 'x', 'z'"),

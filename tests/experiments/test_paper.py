@@ -185,7 +185,7 @@ def test_epochs_of_figure_4():
     assert found == {"100", "200", "400"}
     for _, labels, changed, _ in cases("figure-4"):
         own = {"simclr": "200", "can": "800"}  # of the recipes
-        method = "can" if "vit" in labels["backbone"] and "optimiser" not in changed else "simclr"
+        method = "can" if "vit" in labels["backbone"] and "optimizer" not in changed else "simclr"
         assert changed.get("epochs", own[method]) == labels["epochs"]
 
 

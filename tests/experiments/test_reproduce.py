@@ -246,7 +246,7 @@ def test_the_cpu_scale_is_small_and_fixed():
             assert point.config.run.epochs <= 20
             assert point.config.data.data == "cifar10"
             if not point.config.backbone.backbone.endswith("vit"):
-                assert point.config.optimiser.optimiser == "adamw"
+                assert point.config.optimizer.optimizer == "adamw"
     hours = seconds(runs_of(ENTRIES["figure-3"], SCALES["cpu"]), gpu=False) / 3600
     assert 0.1 < hours < 10
 
@@ -257,6 +257,6 @@ def test_the_cpu_scale_has_tuned_baselines():
     simclr, moco = cpu.config("cifar10", "simclr"), cpu.config("cifar10", "moco")
     assert (simclr.method.tau, simclr.method.projector_last_norm) == (0.1, "plain")
     assert (moco.method.tau, moco.method.omega_prior, moco.method.momentum) == (0.2, 0.2, 0.99)
-    assert simclr.optimiser.peak_rate(simclr.run.batch_size) == 0.008
+    assert simclr.optimizer.peak_rate(simclr.run.batch_size) == 0.008
     assert cpu.config("cifar10", "barlow").method.lam == 0.02
     assert not cpu.config("cifar10", "simsiam").method.fixed_predictor_rate

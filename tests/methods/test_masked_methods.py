@@ -164,10 +164,10 @@ def test_heads_read_the_mean_of_the_visible_patches_or_the_class_token(pool):
 # the losses, written out
 
 
-def targets(images, normalise):
+def targets(images, normalize):
     cut = [literal.patches(image, PATCH) for image in images.tolist()]
-    if normalise:
-        cut = [[literal.normalised(patch) for patch in patches] for patches in cut]
+    if normalize:
+        cut = [[literal.normalized(patch) for patch in patches] for patches in cut]
     return torch.tensor(cut, dtype=torch.float64)
 
 
@@ -218,23 +218,23 @@ def assert_same_loss_and_gradient(method, loss, expected, parts):
         torch.testing.assert_close(g, w, rtol=1e-8, atol=1e-10, msg=name)
 
 
-@pytest.mark.parametrize("normalise", [True, False])
-def test_mae_is_the_squared_error_of_masked_patches(normalise):
-    method, (x, _) = make("mae", normalise_targets=normalise), views()
+@pytest.mark.parametrize("normalize", [True, False])
+def test_mae_is_the_squared_error_of_masked_patches(normalize):
+    method, (x, _) = make("mae", normalize_targets=normalize), views()
     drawn = drawn_for(method)
     masked = drawn.masked[0]
     rows = []
     for image, hidden in zip(x, masked, strict=True):
         tokens = encoded(method.backbone.network, image, hidden.tolist())
         rows.append(method.decoder(tokens, hidden.unsqueeze(0))[0])
-    expected = mean_square(torch.stack(rows), targets(x, normalise), masked.tolist())
+    expected = mean_square(torch.stack(rows), targets(x, normalize), masked.tolist())
     assert_same_loss_and_gradient(method, method(x, drawn=drawn), expected, ("backbone", "decoder"))
 
 
-@pytest.mark.parametrize(("heads", "normalise"), [(1, True), (3, True), (1, False)])
-def test_can_is_the_sum_of_three_terms(heads, normalise):
+@pytest.mark.parametrize(("heads", "normalize"), [(1, True), (3, True), (1, False)])
+def test_can_is_the_sum_of_three_terms(heads, normalize):
     """0.03 contrast of 2N views + 0.67 error of masked patches + 0.30 error of visible noise."""
-    method = make("can", heads=heads, tau=0.3, normalise_targets=normalise)
+    method = make("can", heads=heads, tau=0.3, normalize_targets=normalize)
     x = views()
     drawn = drawn_for(method)
     clean = x.flatten(0, 1)
@@ -255,8 +255,8 @@ def test_can_is_the_sum_of_three_terms(heads, normalise):
         g = method.heads.head(c)
         contrast += nt_xent(torch.cat([g(h0), g(h1)]), 0.3) / heads
     prediction, visible = torch.stack(rows), [[not hidden for hidden in row] for row in masked]
-    reconstruction = mean_square(prediction, targets(clean, normalise), masked)
-    denoising = mean_square(prediction, targets(torch.stack(added), normalise), visible)
+    reconstruction = mean_square(prediction, targets(clean, normalize), masked)
+    denoising = mean_square(prediction, targets(torch.stack(added), normalize), visible)
 
     loss = loss_of(method, x, drawn, watch=True)
     expected = {"contrast": contrast, "reconstruction": reconstruction, "denoising": denoising}
@@ -502,7 +502,7 @@ def test_settings_are_checked(cls, options, message):
 
 def test_published_settings():
     mae, can = MAESettings(), CANSettings()
-    assert (mae.mask_ratio, mae.normalise_targets) == (0.75, True)
+    assert (mae.mask_ratio, mae.normalize_targets) == (0.75, True)
     assert (mae.decoder_dim, mae.decoder_depth, mae.decoder_heads) == (512, 8, 16)
     assert (can.mask_ratio, can.noise, can.tau) == (0.5, 0.05, 0.1)
     weights = (can.contrast_weight, can.reconstruction_weight, can.denoising_weight)

@@ -271,16 +271,16 @@ def test_training_on_a_real_backbone_lowers_the_loss(name):
     backbone = Backbone(VIT if SMALL[name][0] is Patched else RESNET, image_size=16)
     amcl = {"heads": 2, "temperature": "adaptive"} if name in WITH_HEADS else {}
     method = make_method(settings_of(name, **amcl), backbone)
-    optimiser = torch.optim.SGD((p for p in method.parameters() if p.requires_grad), lr=0.02)
+    optimizer = torch.optim.SGD((p for p in method.parameters() if p.requires_grad), lr=0.02)
     x = torch.randn(2, 8, 3, 16, 16)
     losses = []
     for step in range(6):
         method.before_step(step, step / 6)
         loss = loss_of(method, x)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         assert all(p.grad is not None for p in method.parameters() if p.requires_grad)
-        optimiser.step()
+        optimizer.step()
         losses.append(loss.item())  # MoCo's queue is left as it was, so that losses compare
     assert losses[-1] < losses[0]
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.methods import METHODS, LGPSettings, MoCoV3Settings, make_method
-from amcl.training.optimisers import OptimiserSettings, parameter_groups
+from amcl.training.optimizers import OptimizerSettings, parameter_groups
 from reference import masked as literal
 
 IMAGES, SIZE, DEPTH = 5, 16, 6
@@ -182,7 +182,7 @@ def test_published_settings(settings):
 def test_a_frozen_patch_embedding_neither_learns_nor_is_in_a_group(name, frozen):
     method = make(name, freeze_patches=frozen)
     method(*views()).backward()
-    grouped = {id(p) for g in parameter_groups(method, OptimiserSettings()) for p in g["params"]}
+    grouped = {id(p) for g in parameter_groups(method, OptimizerSettings()) for p in g["params"]}
     patches = {n: p for n, p in method.named_parameters() if n.startswith(PATCHES)}
     assert patches
     for key, parameter in patches.items():

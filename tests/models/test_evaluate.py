@@ -37,8 +37,8 @@ def of_run(subject, data, **changed):
     return replace(subject, config=replace(config, run=replace(config.run, seed=7)))
 
 
-def pixels(labelled):
-    return labelled.images[torch.arange(len(labelled.labels))]
+def pixels(labeled):
+    return labeled.images[torch.arange(len(labeled.labels))]
 
 
 def test_a_run_is_judged_on_the_images_it_held_out(subject, folder):
@@ -72,7 +72,7 @@ def test_another_hold_out_than_the_runs_is_told(subject, folder):
 def test_options_that_would_do_nothing_are_refused(subject, folder):
     with pytest.raises(ValueError, match="builtin brings its own validation images: leave out"):
         evaluation_of(subject, JudgedOn(data="builtin", validation=100))
-    with pytest.raises(ValueError, match="no labelled test split: use --split validation"):
+    with pytest.raises(ValueError, match="no labeled test split: use --split validation"):
         evaluation_of(subject, JudgedOn(data=folder, split="test"))
 
 
@@ -121,7 +121,7 @@ def test_all_that_is_not_held_out_is_the_bank(subject, folder, monkeypatch):
     assert len(evaluation.probe.bank.labels) == 54
 
 
-def test_the_runs_neighbours_are_asked(subject):
+def test_the_runs_neighbors_are_asked(subject):
     run = of_run(subject, "builtin")
     assert run.config.run.knn_k is not None
     assert evaluation_of(run).settings.knn.k == run.config.run.knn_k
@@ -150,7 +150,7 @@ def test_the_crop_is_for_pictures_larger_than_the_input(subject):
             transform_of(subject, wrong, images(48))
 
 
-def test_normalisation_is_the_models(subject):
+def test_normalization_is_the_models(subject):
     other = replace(subject, mean=(0.1, 0.2, 0.3), std=(0.3, 0.2, 0.1))
     transform = evaluation_of(other, JudgedOn(data="builtin")).transform
     assert (transform.mean, transform.std) == ((0.1, 0.2, 0.3), (0.3, 0.2, 0.1))

@@ -179,10 +179,10 @@ def test_other_files_are_never_touched(run, tmp_path):
     with pytest.raises(RunError, match=r"holds notes.txt beside an export"):
         export(subject, tmp_path / "out")
     (tmp_path / "out/notes.txt").unlink()
-    (tmp_path / "out/README.md").write_text("licence: mine")
+    (tmp_path / "out/README.md").write_text("license: mine")
     with pytest.raises(RunError, match=r"README.md in .*out changed after the export"):
         export(subject, tmp_path / "out")
-    assert (tmp_path / "out/README.md").read_text() == "licence: mine"
+    assert (tmp_path / "out/README.md").read_text() == "license: mine"
     (tmp_path / "out/README.md").unlink()
     export(subject, tmp_path / "out")
 
@@ -359,7 +359,7 @@ def test_the_code_in_the_card_runs(run, monkeypatch):
     assert "amcl" not in timm_only
     assert torch.equal(first["model"](IMAGES), expected)
     assert torch.equal(second["backbone"](IMAGES), expected)
-    assert second["backbone"].normalisation == (open_model(run).mean, open_model(run).std)
+    assert second["backbone"].normalization == (open_model(run).mean, open_model(run).std)
 
 
 def test_the_card_of_other_weights_says_only_what_is_known():

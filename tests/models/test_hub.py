@@ -31,7 +31,7 @@ def test_what_was_saved_comes_back(trained, saved, capsys):
     again, subject = HubBackbone.from_pretrained(saved), open_model(trained)
     assert torch.equal(again(IMAGES), subject.backbone(IMAGES))
     assert not again.training
-    assert again.backbone.normalisation == (subject.mean, subject.std)
+    assert again.backbone.normalization == (subject.mean, subject.std)
     assert again.subject.trained() == subject.trained()
     assert capsys.readouterr().out == ""  # the mixin would print
 

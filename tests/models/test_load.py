@@ -32,7 +32,7 @@ def assert_is_the_run(subject, run):
         assert torch.equal(value, method[f"backbone.network.{name}"]), name
     data = DATA
     assert (subject.mean, subject.std) == (data.mean, data.std)
-    assert subject.backbone.normalisation == (data.mean, data.std)
+    assert subject.backbone.normalization == (data.mean, data.std)
     assert subject.backbone.image_size == data.image_size
     assert not subject.backbone.training
     assert (subject.images, subject.step, subject.epoch) == (2000, 2, 1)
@@ -195,7 +195,7 @@ def test_the_whole_method_of_a_run(trained, source):
     for name, value in method.state_dict().items():
         assert torch.equal(value, state[name]), name
     assert method.project(IMAGES).shape[:2] == (3, 4)
-    assert method.backbone.normalisation == (DATA.mean, DATA.std)
+    assert method.backbone.normalization == (DATA.mean, DATA.std)
 
 
 def test_a_backbone_alone_is_no_method(run, tmp_path):
@@ -227,7 +227,7 @@ def test_a_timm_model_is_random_and_says_so():
     assert first.backbone.image_size == 176  # its own
     assert "images of 176 pixels" in first.notes[1]
     assert (first.mean, first.std) == (IMAGENET_MEAN, IMAGENET_STD)
-    assert first.backbone.normalisation == (IMAGENET_MEAN, IMAGENET_STD)
+    assert first.backbone.normalization == (IMAGENET_MEAN, IMAGENET_STD)
     weights = [s.backbone.network.state_dict()["conv1.0.weight"] for s in (first, again, other)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
@@ -248,11 +248,11 @@ def test_a_timm_model_as_it_is_asked_for():
         backbone="resnet18", width=0.25, stem="standard"
     )
     assert subject.backbone.image_size == 48
-    assert subject.backbone.normalisation == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    assert subject.backbone.normalization == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
     assert subject.notes == ("untrained: random weights (seed 0)",)
 
 
-def test_pretrained_weights_come_from_timm_with_its_normalisation(monkeypatch):
+def test_pretrained_weights_come_from_timm_with_its_normalization(monkeypatch):
     """Without the network: timm's own loading is asked for, and what it gives is taken."""
     make, asked = timm.create_model, []
 

@@ -93,8 +93,8 @@ def test_weights_are_found_wherever_they_lie(tmp_path, network, state, wrap, pla
         "left out 2 of the file's tensors" in n and "fc.weight" in n and "fc.bias" in n
         for n in subject.notes
     )
-    assert subject.backbone.normalisation[0] == IMAGENET_MEAN
-    assert "images are normalised as ImageNet" in subject.notes
+    assert subject.backbone.normalization[0] == IMAGENET_MEAN
+    assert "images are normalized as ImageNet" in subject.notes
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".ckpt", ".bin", ".pth.tar"])

@@ -2,17 +2,17 @@
 
 import math
 
-from reference.temperature import Item, centred, dot, gate, omega, phi, sigma, unit
+from reference.temperature import Item, centered, dot, gate, omega, phi, sigma, unit
 
 
-def standardised(column, eps=1e-5):
+def standardized(column, eps=1e-5):
     mean = sum(column) / len(column)
     variance = sum((x - mean) ** 2 for x in column) / len(column)
     return [(x - mean) / math.sqrt(variance + eps) for x in column]
 
 
 def correlation(column, other, eps=1e-5):
-    return dot(standardised(column, eps), standardised(other, eps)) / len(column)
+    return dot(standardized(column, eps), standardized(other, eps)) / len(column)
 
 
 def columns(batch, c):
@@ -34,19 +34,19 @@ def phi_on_samples(layers, eta, iota, scale=None):
 
 
 def phi_on_channels(layers, eta, iota, scale=None):
-    """The print: φ acts on the N-vector z_l:; with a scale ρ it is centred over channels."""
+    """The print: φ acts on the N-vector z_l:; with a scale ρ it is centered over channels."""
 
     def key(batch, c, channel):
-        return phi(layers, unit(standardised(columns(batch, c)[channel])))
+        return phi(layers, unit(standardized(columns(batch, c)[channel])))
 
     def tau(sign, c, batch0, batch1, l, m):
         a, b = key(batch0, c, l), key(batch1, c, m)
         if scale is not None:
             width = range(len(columns(batch0, c)))
-            a = centred(a, [key(batch0, c, channel) for channel in width], scale)
-            b = centred(b, [key(batch1, c, channel) for channel in width], scale)
+            a = centered(a, [key(batch0, c, channel) for channel in width], scale)
+            b = centered(b, [key(batch1, c, channel) for channel in width], scale)
             gates = [
-                gate([standardised(x) for x in columns(batch, c)]) for batch in (batch0, batch1)
+                gate([standardized(x) for x in columns(batch, c)]) for batch in (batch0, batch1)
             ]
             return sigma(math.sqrt(gates[0] * gates[1]) * dot(a, b), eta, iota)
         return sigma(dot(a, b), eta, iota)

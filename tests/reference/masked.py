@@ -18,7 +18,7 @@ def patches(image, patch):
     return cut
 
 
-def normalised(values, eps=1e-6):
+def normalized(values, eps=1e-6):
     mean = sum(values) / len(values)
     variance = sum((x - mean) ** 2 for x in values) / (len(values) - 1)
     return [(x - mean) / math.sqrt(variance + eps) for x in values]

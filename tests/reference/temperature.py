@@ -1,4 +1,4 @@
-"""§4.1: the pair-adaptive temperature, its regulariser, and the schemes it is compared with."""
+"""§4.1: the pair-adaptive temperature, its regularizer, and the schemes it is compared with."""
 
 import math
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def phi(layers, a):
     return a
 
 
-def centred(a, batch, scale, eps=1e-8):
+def centered(a, batch, scale, eps=1e-8):
     """a less the mean of its batch, brought to length √ρ."""
     mean = [sum(column) / len(batch) for column in zip(*batch, strict=True)]
     a = [x - m for x, m in zip(a, mean, strict=True)]
@@ -82,7 +82,7 @@ def omega(tau, prior_tau):
 
 
 def adaptive(layers, eta, iota, scale=None, raw=False, shared=False):
-    """τ = σ(⟨φ(z), φ(z')⟩), head by head; with a scale ρ φ is centred and r is gated.
+    """τ = σ(⟨φ(z), φ(z')⟩), head by head; with a scale ρ φ is centered and r is gated.
 
     The gate is that of the head, or where all heads share a τ that of the head most alike.
     """
@@ -97,8 +97,8 @@ def adaptive(layers, eta, iota, scale=None, raw=False, shared=False):
     def tau(sign, c, anchor, other):
         a, b = key(c, anchor), key(c, other)
         if scale is not None:
-            a = centred(a, [key(c, item) for item in anchor.batch], scale)
-            b = centred(b, [key(c, item) for item in other.batch], scale)
+            a = centered(a, [key(c, item) for item in anchor.batch], scale)
+            b = centered(b, [key(c, item) for item in other.batch], scale)
             closed = math.sqrt(gate_of(c, anchor.batch) * gate_of(c, other.batch))
             return sigma(closed * dot(a, b), eta, iota)
         return sigma(dot(a, b), eta, iota)

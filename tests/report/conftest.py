@@ -36,7 +36,7 @@ def runs(tmp_path_factory):
     def run(name):
         if name not in made:
             pictures = folder / "pictures"
-            if name in ("mae", "unlabelled") and not pictures.exists():
+            if name in ("mae", "unlabeled") and not pictures.exists():
                 picture_folder(pictures, count=24)
             configs = {
                 "amcl": lambda: small(**AMCL, projector_last_norm="plain"),
@@ -44,7 +44,7 @@ def runs(tmp_path_factory):
                 "simsiam": lambda: small("simsiam", **AMCL),
                 "barlow": lambda: small("barlow", **AMCL),
                 "mae": lambda: tiny_vit("mae", pictures),
-                "unlabelled": lambda: small(
+                "unlabeled": lambda: small(
                     data=str(pictures), batch_size=8, projector_last_norm="plain", **AMCL
                 ),
             }

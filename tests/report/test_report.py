@@ -99,11 +99,11 @@ def test_methods_have_losses_of_their_own(runs):
     section = training(read(runs("amcl"), runs("barlow"), runs("plain")))
     first, second = of(section, Chart)[:2]
     assert (set(drawn(first)), set(drawn(second))) == ({"amcl", "plain"}, {"barlow"})
-    colours = [line.get_color() for line in first.figure.axes[0].lines]
+    colors = [line.get_color() for line in first.figure.axes[0].lines]
     probes = of(section, Chart)[2].figure.axes[0].lines
     assert [line.get_color() for line in probes] == [
-        *(colours[0], second.figure.axes[0].lines[0].get_color(), colours[1])
-    ]  # a run has one colour everywhere
+        *(colors[0], second.figure.axes[0].lines[0].get_color(), colors[1])
+    ]  # a run has one color everywhere
 
 
 def test_similarities_are_those_of_the_sample(two):
@@ -326,19 +326,19 @@ def test_temperatures_of_channels(runs):
 
 
 def test_without_labels_the_rest_is_shown(runs):
-    (run,) = read(runs("unlabelled"))
+    (run,) = read(runs("unlabeled"))
     page = page_of([run], ReportSettings())
     by_title = {section.title: section for section in page.sections}
     assert list(by_title) == [
         *("Training", "Similarity of pairs", "Temperatures", "Heads", "Pairs"),
-        *("Nearest neighbours", "Map", "Evaluation", "Cost", "Settings"),
+        *("Nearest neighbors", "Map", "Evaluation", "Cost", "Settings"),
     ]
     labels = [c.figure.axes[0].get_ylabel() for c in of(by_title["Training"], Chart)]
     assert labels == ["loss", "effective rank", "spread"]
     assert "no labels" in words(by_title["Training"])
     assert "no labels" in words(by_title["Heads"])
     assert of(by_title["Heads"], Table)[0].header == ("by", "own image first")
-    (near,) = of(by_title["Nearest neighbours"], Gallery)
+    (near,) = of(by_title["Nearest neighbors"], Gallery)
     assert all(item.good == [] for item in near.items)
     assert of(by_title["Map"], Map)[0].labels is None
     assert not any("kNN" in name for name, _ in page.facts)
@@ -346,7 +346,7 @@ def test_without_labels_the_rest_is_shown(runs):
 
 def test_what_is_missing_is_said(runs, tmp_path):
     run = tmp_path / "gone"
-    shutil.copytree(runs("unlabelled"), run)
+    shutil.copytree(runs("unlabeled"), run)
     config = run / "config.toml"
     config.write_text(config.read_text().replace("pictures", "moved"))
     (read_run,) = read(run)
@@ -447,7 +447,7 @@ def test_the_page_of_a_run_in_a_browser(whole_page, two):
 @pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 def test_pages_of_many_kinds_in_a_browser(runs, tmp_path, dark):
-    names = ("amcl", "plain", "simsiam", "barlow", "mae", "unlabelled")
+    names = ("amcl", "plain", "simsiam", "barlow", "mae", "unlabeled")
     path = report([runs(name) for name in names], tmp_path / "page.html")
     script = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
     for width in (1200, 380):

@@ -223,7 +223,7 @@ def test_a_damaged_study_says_so(tmp_path, runs):
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    """A real run of a second, on labelled pictures."""
+    """A real run of a second, on labeled pictures."""
     pictures = tmp_path_factory.mktemp("pictures")
     for name in ("a", "b"):
         picture_folder(pictures / name, 40, 16)
@@ -233,7 +233,7 @@ def tiny(tmp_path_factory):
         data=replace(config.data, workers=0),
         backbone=replace(config.backbone, backbone="resnet10t", width=0.25, stem="standard"),
         method=replace(config.method, projector=(16, 8)),
-        optimiser=replace(config.optimiser, warmup_epochs=0.0),
+        optimizer=replace(config.optimizer, warmup_epochs=0.0),
         run=replace(config.run, epochs=2, probe_every=1, batch_size=16, knn_k=5),
     )
 

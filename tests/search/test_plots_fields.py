@@ -69,7 +69,7 @@ def test_true_is_not_one():
     assert {0, 1} == set(dots)
 
 
-def test_running_median_is_the_median_of_neighbours():
+def test_running_median_is_the_median_of_neighbors():
     rng = np.random.default_rng(0)
     x, y = rng.permutation(20) / 7, rng.normal(size=20)
     order = sorted(range(20), key=lambda i: x[i])
@@ -132,8 +132,8 @@ def test_top_k_tells_forms_apart_and_has_the_softmax_at_the_right_end(of_heads):
     labels = dict(zip([t.get_text() for t in ax.get_xticklabels()], ax.get_xticks(), strict=True))
     assert list(labels) == ["1", "3", "10", "30", "100", "softmax"]
     assert plain[:, 0].min() <= labels["softmax"] <= plain[:, 0].max()
-    colours = {c.get_label(): to_hex(c.get_facecolor()[0]) for c in ax.collections}
-    assert len({colours[form] for form in FORMS}) == 3
+    colors = {c.get_label(): to_hex(c.get_facecolor()[0]) for c in ax.collections}
+    assert len({colors[form] for form in FORMS}) == 3
 
 
 def test_top_k_by_choices():

@@ -25,7 +25,7 @@ from amcl.temperature import AdaptiveTemperature
 from amcl.training import pretrain
 from amcl.training.config import HardwareSettings
 from amcl.training.hardware import make_fabric
-from amcl.training.optimisers import make_optimiser
+from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan
 from amcl.training.start import first_stage, method_to_train
 from amcl.training.step import Stepper
@@ -74,7 +74,7 @@ def tiny(method, data="builtin", batch_size=8):
         views=ViewSettings(views="ae"),
         backbone=backbone,
         method=replace(config.method, **changed),
-        optimiser=replace(config.optimiser, warmup_epochs=0.0, schedule="constant"),
+        optimizer=replace(config.optimizer, warmup_epochs=0.0, schedule="constant"),
         run=replace(config.run, epochs=1, batch_size=batch_size, probe_every=1, knn_k=3),
     )
 
@@ -141,12 +141,12 @@ class Bench:
     def __init__(self, config):
         self.method = method_to_train(config, SIZE, None)
         self.seen, self.images = 0, config.run.batch_size
-        optimiser = make_optimiser(self.method, config.optimiser, self.images)
-        optimiser.register_step_pre_hook(self._look_at_gradients)
+        optimizer = make_optimizer(self.method, config.optimizer, self.images)
+        optimizer.register_step_pre_hook(self._look_at_gradients)
         plan = Plan(STEPS * self.images, self.images, 1, 1, 0, 0, 1, check_every=1)
         fabric = one_process()
-        trained, optimiser = fabric.setup(self.method, optimiser)
-        self.step = Stepper(fabric, config, plan, self.method, trained, optimiser, self._feed)
+        trained, optimizer = fabric.setup(self.method, optimizer)
+        self.step = Stepper(fabric, config, plan, self.method, trained, optimizer, self._feed)
 
     def run(self):
         before = self._weights()
@@ -269,7 +269,7 @@ def test_corners_are_finite_where_temperatures_reach_their_bounds(method, kind, 
             assert most > eta + 0.99 * iota
 
 
-def labelled_folder(path, count=40, size=20):
+def labeled_folder(path, count=40, size=20):
     """Pictures of noise in folders of two classes."""
     chance = torch.Generator().manual_seed(0)
     for i in range(count):
@@ -282,7 +282,7 @@ def labelled_folder(path, count=40, size=20):
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
-    return str(labelled_folder(tmp_path_factory.mktemp("data") / "pictures"))
+    return str(labeled_folder(tmp_path_factory.mktemp("data") / "pictures"))
 
 
 @pytest.mark.slow

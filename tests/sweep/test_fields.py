@@ -24,7 +24,7 @@ from amcl.sweep.fields import (
 )
 from amcl.training import Config
 
-LEARNED = ("data", "views", "backbone", "method", "optimiser", "run")
+LEARNED = ("data", "views", "backbone", "method", "optimizer", "run")
 SCHEMES = typing.get_args(Scheme)
 
 

@@ -161,7 +161,7 @@ def test_the_test_split_is_opened_only_when_asked_for(tmp_path, tiny):
 
 def test_what_is_wrong_is_told_before_anything_is_made(tmp_path, tiny, trained):
     points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
-    with pytest.raises(ValueError, match="builtin has no labelled test split"):
+    with pytest.raises(ValueError, match="builtin has no labeled test split"):
         sweep(points, out, protocols=["knn"], split="test", tell=quiet)
     with pytest.raises(ValueError, match="split must be one of"):
         sweep(points, out, split="tset", tell=quiet)

@@ -19,18 +19,18 @@ STATE = {
     "step": 3,
     "config": "[run]\n",
     "method": {"weight": torch.arange(6.0).view(2, 3), "start": torch.tensor(4)},
-    "optimiser": {"state": {0: {"velocity": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]},
+    "optimizer": {"state": {0: {"velocity": torch.ones(2)}}, "param_groups": [{"lr": 0.1}]},
 }
 
 
 def assert_is(state, expected):
     assert state["step"] == expected["step"]
     assert state["config"] == expected["config"]
-    assert state["optimiser"]["param_groups"] == expected["optimiser"]["param_groups"]
+    assert state["optimizer"]["param_groups"] == expected["optimizer"]["param_groups"]
     for name, value in expected["method"].items():
         assert torch.equal(state["method"][name], value)
-    velocity = state["optimiser"]["state"][0]["velocity"]
-    assert torch.equal(velocity, expected["optimiser"]["state"][0]["velocity"])
+    velocity = state["optimizer"]["state"][0]["velocity"]
+    assert torch.equal(velocity, expected["optimizer"]["state"][0]["velocity"])
 
 
 def test_what_was_saved_is_loaded_and_nothing_else_is_left(tmp_path):

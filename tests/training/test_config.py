@@ -10,7 +10,7 @@ import tomli_w
 from amcl import recipes
 from amcl.backbones import BackboneSettings
 from amcl.methods import METHODS, MoCoSettings, SimCLRSettings
-from amcl.training import Config, DataSettings, HardwareSettings, OptimiserSettings, RunSettings
+from amcl.training import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.views import ViewSettings
 
 
@@ -55,7 +55,7 @@ CHOICES = {
     "omega_set": "literal",
     "omega_place": "inside",  # outside goes with a softmax
     "similarity": "relative",
-    "optimiser": "lars",
+    "optimizer": "lars",
     "lr_scaling": "sqrt",
     "schedule": "constant",
     "data": "somewhere",
@@ -105,7 +105,7 @@ def test_what_is_left_out_has_its_default():
         views=ViewSettings(),
         backbone=BackboneSettings(),
         method=SimCLRSettings(),
-        optimiser=OptimiserSettings(),
+        optimizer=OptimizerSettings(),
         run=RunSettings(),
         hardware=HardwareSettings(),
     )
@@ -123,10 +123,10 @@ def test_none_is_left_out_of_the_file():
 
 def test_whole_numbers_serve_as_floats_and_lists_as_tuples():
     config = Config.from_toml(
-        "[optimiser]\nlr = 1\n[method]\nprojector = [64, 32]\nprior_tau = 1\n"
+        "[optimizer]\nlr = 1\n[method]\nprojector = [64, 32]\nprior_tau = 1\n"
         "[views]\njitter = [1, 1, 1, 0.5]\n"
     )
-    assert type(config.optimiser.lr) is float
+    assert type(config.optimizer.lr) is float
     assert config.method.projector == (64, 32)
     assert type(config.method.prior_tau) is float
     assert config.views.jitter == (1.0, 1.0, 1.0, 0.5)
@@ -136,7 +136,7 @@ def test_whole_numbers_serve_as_floats_and_lists_as_tuples():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[optimizer]\nlr = 1.0", r"section \[optimizer\], which is unknown: .*mean 'optimiser'\?"),
+        ("[optimiser]\nlr = 1.0", r"section \[optimiser\], which is unknown: .*mean 'optimizer'\?"),
         ("[xyz]\n", r"section \[xyz\], which is unknown: Accepted are data, views, backbone"),
         ("[run]\nepoch = 3", r"\[run\] has 'epoch', which is unknown: did you mean 'epochs'\?"),
         ("[method]\nquue = 3", r"\[method\] has 'quue', which is unknown"),
@@ -148,18 +148,18 @@ def test_whole_numbers_serve_as_floats_and_lists_as_tuples():
         ("[run]\nepochs = 3.5", r"\[run\] epochs must be int, got 3.5"),
         ('[run]\nepochs = "3"', r"\[run\] epochs must be int, got '3'"),
         ("[run]\nepochs = true", r"\[run\] epochs must be int, got True"),
-        ("[optimiser]\nlr = true", r"\[optimiser\] lr must be float, got True"),
+        ("[optimizer]\nlr = true", r"\[optimizer\] lr must be float, got True"),
         ("[run]\ntensorboard = 1", r"\[run\] tensorboard must be bool, got 1"),
         ("[run]\nwandb = 1", r"\[run\] wandb must be str \| None, got 1"),
         ("[method]\nprojector = 512", r"\[method\] projector must be tuple\[int, ...\], got 512"),
         ('[method]\nprojector = [5, "a"]', r"\[method\] projector must be int, got 'a'"),
         ("[views]\njitter = [0.4]", r"\[views\] jitter must be tuple\[float, .*got \[0.4\]"),
         (
-            '[optimiser]\noptimiser = "adam"',
-            r"\[optimiser\] optimiser must be one of 'sgd', 'lars', 'adamw'; got 'adam'",
+            '[optimizer]\noptimizer = "adam"',
+            r"\[optimizer\] optimizer must be one of 'sgd', 'lars', 'adamw'; got 'adam'",
         ),
         ("[run]\nepochs = 0", r"\[run\]: epochs must be a whole number, at least 1"),
-        ("[optimiser]\nlr = nan", r"\[optimiser\]: lr must be a finite number above 0"),
+        ("[optimizer]\nlr = nan", r"\[optimizer\]: lr must be a finite number above 0"),
         ('[backbone]\nbackbone = "resnet81"', r"\[backbone\]: there is no timm model"),
         ("[run\n", "recipe.toml is not TOML: "),
         ("[run]\nepochs = 1\nepochs = 2", "recipe.toml is not TOML: "),

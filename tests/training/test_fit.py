@@ -157,7 +157,7 @@ def test_a_recipe_of_its_own_length_is_the_recipe(name):
     config = recipes.recipe(name)
     assert at_length(config, config.run.epochs) == config
     longer = at_length(config, 2 * config.run.epochs)
-    assert longer.optimiser == config.optimiser
+    assert longer.optimizer == config.optimizer
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_a_recipe_of_its_own_length_is_the_recipe(name):
 )
 def test_the_warm_up_follows_the_length(epochs, warmup):
     config = parse(["--data", "some", "--epochs", str(epochs)]).settings
-    assert config.optimiser.warmup_epochs == pytest.approx(warmup)
+    assert config.optimizer.warmup_epochs == pytest.approx(warmup)
     typed = parse(["--data", "some", "--epochs", str(epochs), "--warmup-epochs", "0.5"]).settings
-    assert typed.optimiser.warmup_epochs == 0.5
+    assert typed.optimizer.warmup_epochs == 0.5
 
 
 def test_a_shortened_warm_up_is_told(tmp_path, capsys):
@@ -210,7 +210,7 @@ def test_a_typed_warm_up_as_long_as_the_run_is_an_error(args):
 def test_the_first_stage_of_lgp_follows_the_length(args, mae, warmup):
     config = parse(["--data", "some", "--method", "lgp", *args]).settings
     assert config.method.mae_epochs == mae
-    assert config.optimiser.warmup_epochs == pytest.approx(warmup)
+    assert config.optimizer.warmup_epochs == pytest.approx(warmup)
 
 
 def test_a_run_within_its_warm_up_is_warned_of(tmp_path, caplog):

@@ -33,8 +33,8 @@ def knn_of(bank_features, query_features) -> float:
 @pytest.fixture(scope="module")
 def by_pixels() -> float:
     bank, queries = builtin().probe.bank, builtin().probe.queries
-    centre = pixels(bank.images).float().mean(0)
-    return knn_of(*((pixels(p.images).float() - centre).flatten(1) for p in (bank, queries)))
+    center = pixels(bank.images).float().mean(0)
+    return knn_of(*((pixels(p.images).float() - center).flatten(1) for p in (bank, queries)))
 
 
 def untrained(recipe: str) -> float:

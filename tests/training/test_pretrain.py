@@ -248,7 +248,7 @@ def test_accumulated_steps_see_every_image_once(tmp_path):
 def finished(tmp_path_factory, few_images) -> Path:
     run = tmp_path_factory.mktemp("runs") / "run"
     config = small(keep_every=1, tensorboard=True)
-    pretrain(replace(config, optimiser=replace(config.optimiser, clip=1.0)), run)
+    pretrain(replace(config, optimizer=replace(config.optimizer, clip=1.0)), run)
     return run
 
 
@@ -272,7 +272,7 @@ def test_run_folder(finished):
     assert environment["packages"]["torch"].startswith("2.")
 
 
-def test_the_probe_has_as_many_neighbours_as_a_class_has_images_unless_told():
+def test_the_probe_has_as_many_neighbors_as_a_class_has_images_unless_told():
     data = builtin()
     (size,) = set(data.probe.bank.labels.bincount().tolist())
     assert Watch(data, knn_k=None).knn_k == min(size, 200)
@@ -362,7 +362,7 @@ def test_backbone_loads_by_run_folder(finished, tmp_path):
         assert torch.equal(value, trained[f"backbone.network.{name}"]), name
     assert backbone(torch.zeros(1, 3, 32, 32)).shape == (1, 64)
     assert not backbone.training
-    mean, std = backbone.normalisation
+    mean, std = backbone.normalization
     assert len(mean) == len(std) == 3
     with pytest.raises(FileNotFoundError, match="--resume"):
         load_backbone(tmp_path)
@@ -408,7 +408,7 @@ def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypat
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path):
     config = small(save_minutes=0.0)
-    config = replace(config, optimiser=replace(config.optimiser, optimiser="sgd", lr=1e38))
+    config = replace(config, optimizer=replace(config.optimizer, optimizer="sgd", lr=1e38))
     with pytest.raises(NonFiniteError, match="is not finite"):
         pretrain(config, tmp_path / "run")
 
@@ -430,16 +430,16 @@ def test_full_disk_keeps_the_checkpoint_before(tmp_path, monkeypatch):
     assert load_checkpoint(tmp_path / "run/checkpoints/last.pt")["step"] == 1
 
 
-def unlabelled(folder: Path, memory: float, batch_size: int = 16) -> Config:
+def unlabeled(folder: Path, memory: float, batch_size: int = 16) -> Config:
     config = small(batch_size=batch_size, epochs=1)
     return replace(config, data=replace(config.data, data=str(folder), memory=memory, workers=1))
 
 
 @pytest.mark.parametrize("memory", [1.0, 0.0], ids=["in memory", "streamed"])
-def test_unlabelled_folder_with_broken_pictures(tmp_path, memory, caplog):
+def test_unlabeled_folder_with_broken_pictures(tmp_path, memory, caplog):
     folder = picture_folder(tmp_path / "pictures" / "deep" / "er")
     (folder / "000a.jpg").write_bytes(b"no picture")
-    pretrain(unlabelled(folder.parent.parent, memory), tmp_path / "run")
+    pretrain(unlabeled(folder.parent.parent, memory), tmp_path / "run")
     rows = read_metrics(tmp_path / "run")
     assert not any("knn" in name for row in rows for name in row)
     assert any("spread" in row for row in rows)
@@ -453,7 +453,7 @@ def test_batches_larger_than_the_set(tmp_path):
     with pytest.raises(
         RunError, match=r"batch of 16 images does not fit into the 12.*--batch-size"
     ):
-        pretrain(unlabelled(folder, 1.0), tmp_path / "run")
+        pretrain(unlabeled(folder, 1.0), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -527,7 +527,7 @@ def test_nothing_is_told_while_the_run_is_young(tmp_path, caplog, monkeypatch, w
     monkeypatch.setattr(loop, "_EARLY", 0.3)
     monkeypatch.setattr(Watch, "probe", lambda *args: {"spread": 0.01})
     config = small(amcl=False, epochs=5, batch_size=160)
-    config = replace(config, optimiser=replace(config.optimiser, warmup_epochs=warmup))
+    config = replace(config, optimizer=replace(config.optimizer, warmup_epochs=warmup))
     with caplog.at_level("WARNING", logger="amcl"):
         pretrain(config, tmp_path / "run")
     epochs = re.findall(r"epoch (\d): the features have collapsed", caplog.text)
@@ -537,7 +537,7 @@ def test_nothing_is_told_while_the_run_is_young(tmp_path, caplog, monkeypatch, w
 @pytest.mark.parametrize(("amcl", "speaks"), [(True, True), (False, False)])
 def test_divergence_speaks_of_temperatures_that_adapt(tmp_path, amcl, speaks):
     config = small(amcl=amcl)
-    config = replace(config, optimiser=replace(config.optimiser, optimiser="sgd", lr=1e38))
+    config = replace(config, optimizer=replace(config.optimizer, optimizer="sgd", lr=1e38))
     with pytest.raises(NonFiniteError) as stopped:
         pretrain(config, tmp_path / "run")
     assert ("--tau-lower" in str(stopped.value)) == speaks

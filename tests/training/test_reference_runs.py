@@ -59,7 +59,7 @@ def small_config(method: str, amcl: bool) -> Config:
         backbone=backbone,
         data=replace(config.data, workers=0, subset=120, probe="none", image_size=32),
         method=replace(config.method, **changed),
-        optimiser=replace(config.optimiser, warmup_epochs=0.5, lr_scaling="none", lr=1e-3),
+        optimizer=replace(config.optimizer, warmup_epochs=0.5, lr_scaling="none", lr=1e-3),
         run=replace(config.run, epochs=4, batch_size=24, log_every=1, probe_every=4, fit=None),
         hardware=replace(config.hardware, accelerator="cpu", threads=1),
     )

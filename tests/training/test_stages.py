@@ -48,7 +48,7 @@ def still(config: Config) -> Config:
     """One epoch at a rate that moves no weight: what a run ends with is what it began with."""
     return replace(
         config,
-        optimiser=replace(config.optimiser, lr=1e-30, weight_decay=0.0),
+        optimizer=replace(config.optimizer, lr=1e-30, weight_decay=0.0),
         run=replace(config.run, epochs=1),
     )
 
@@ -212,7 +212,7 @@ def test_the_first_stage_is_mae_as_published():
         method=replace(
             config.method, mask_ratio=0.6, decoder_dim=256, mae_epochs=77, mae_lr=3e-4, pull=0.1
         ),
-        optimiser=replace(config.optimiser, clip=1.0),
+        optimizer=replace(config.optimizer, clip=1.0),
         views=replace(config.views, crop_scale=(0.5, 1.0), overlap=0.5),
         run=replace(config.run, seed=9),
     )
@@ -220,7 +220,7 @@ def test_the_first_stage_is_mae_as_published():
     assert stage.method == MAESettings(mask_ratio=0.6, decoder_dim=256)
     assert (stage.views.views, stage.views.crop_scale) == ("ae", (0.2, 1.0))
     assert (stage.views.min_overlap, stage.views.overlap) == (0.0, None)
-    assert stage.optimiser == replace(published.optimiser, lr=3e-4, clip=1.0)
+    assert stage.optimizer == replace(published.optimizer, lr=3e-4, clip=1.0)
     assert stage.run == replace(config.run, epochs=77)
     assert (stage.data, stage.backbone, stage.hardware) == (
         config.data,
@@ -341,9 +341,9 @@ def test_the_second_stage_is_checked_before_the_first(tmp_path):
         Config(method=LGPSettings(**wrong))
 
 
-def test_the_first_stage_has_maes_optimiser_whatever_the_second_has():
+def test_the_first_stage_has_maes_optimizer_whatever_the_second_has():
     config = recipes.recipe("imagenet-lgp")
-    lars = replace(config, optimiser=replace(config.optimiser, optimiser="lars", lr=0.3))
+    lars = replace(config, optimizer=replace(config.optimizer, optimizer="lars", lr=0.3))
     assert first_stage(lars) == first_stage(config)
 
 

@@ -10,7 +10,7 @@ N = 6
 
 
 def picture(height=20, width=20, n=N, seed=0):
-    """Random planes (3, n, H, W) with some grey and some saturated pixels."""
+    """Random planes (3, n, H, W) with some gray and some saturated pixels."""
     images = torch.rand(3, n, height, width, generator=torch.Generator().manual_seed(seed))
     images[:, :, 0] = images[:1, :, 0]
     images[0, :, 1], images[1, :, 1] = 1.0, 0.0
@@ -96,11 +96,11 @@ def test_hue_is_torchvisions():
     assert torch.allclose(ops.shift_hue(images.clone(), shift), expected, atol=1e-5)
 
 
-def test_a_full_turn_of_hue_and_grey_pixels_stay():
+def test_a_full_turn_of_hue_and_gray_pixels_stay():
     images = picture()
     assert torch.allclose(ops.shift_hue(images.clone(), torch.ones(N)), images, atol=1e-5)
-    grey = images[:1].expand(3, -1, -1, -1).clone()
-    assert torch.equal(ops.shift_hue(grey.clone(), uniform(-0.5, 0.5)), grey)
+    gray = images[:1].expand(3, -1, -1, -1).clone()
+    assert torch.equal(ops.shift_hue(gray.clone(), uniform(-0.5, 0.5)), gray)
 
 
 def test_jitter_goes_in_each_images_own_order():
@@ -128,10 +128,10 @@ def test_neutral_jitter_is_bit_identical():
     assert torch.equal(ops.jitter(images.clone(), factors, order), images)
 
 
-def test_grey_is_torchvisions():
+def test_gray_is_torchvisions():
     images = picture()
     expected = each(images, lambda image, i: V.rgb_to_grayscale(image, 3))
-    assert torch.allclose(ops.drop_colour(images), expected, atol=1e-6)
+    assert torch.allclose(ops.drop_color(images), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("taps", [3, 9, 23])

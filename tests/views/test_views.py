@@ -33,7 +33,7 @@ def literal(views, images, p):
             x = V.horizontal_flip(x) if p.flip[v, i] else x
             for which in p.order[v, i].tolist():
                 x = functions[which](x, p.jitter[v, i, which].item())
-            x = V.rgb_to_grayscale(x, 3) if p.grey[v, i] else x
+            x = V.rgb_to_grayscale(x, 3) if p.gray[v, i] else x
             if p.sigma[v, i] > 0:
                 x = V.gaussian_blur(x, [views.taps] * 2, [p.sigma[v, i].item()])
             x = V.solarize(x, views.settings.solarize_threshold) if p.solarize[v, i] else x
@@ -43,7 +43,7 @@ def literal(views, images, p):
 
 @pytest.mark.parametrize(("height", "width", "size"), [(24, 24, 24), (40, 30, 16)])
 def test_views_are_torchvisions_operations_in_order(height, width, size):
-    settings = ViewSettings(views="abcdes", solarize_p=(0.5, 0.5), grey_p=0.3)
+    settings = ViewSettings(views="abcdes", solarize_p=(0.5, 0.5), gray_p=0.3)
     views, images = Views(size, settings), photos(24, height, width)
     p = views.draw(24, generator=generator(), shapes=torch.tensor([[height, width]] * 24))
     sides = torch.tensor([height, width])
@@ -58,14 +58,14 @@ def test_views_are_torchvisions_operations_in_order(height, width, size):
     assert wrong.float().mean() < 1e-3
 
 
-def test_plain_resizes_and_normalises():
+def test_plain_resizes_and_normalizes():
     images = photos(5, 40, 30)
     expected = V.resize(V.to_dtype(images, torch.float32, scale=True), [16, 16], antialias=True)
     expected = V.normalize(expected, IMAGENET_MEAN, IMAGENET_STD)
     assert torch.allclose(Views(16).plain(images), expected, atol=1e-4)
 
 
-def test_mean_and_std_normalise_each_channel():
+def test_mean_and_std_normalize_each_channel():
     images, mean, std = photos(), (0.1, 0.2, 0.3), (0.5, 1.0, 2.0)
     raw = Views(24, mean=(0, 0, 0), std=(1, 1, 1)).plain(images)
     expected = V.normalize(raw, list(mean), list(std))
@@ -79,7 +79,7 @@ def test_no_letters_is_plain(size):
     assert torch.equal(result, views.plain(images).expand_as(result))
 
 
-FIELDS = {"a": "boxes", "b": "sigma", "c": "grey", "d": "jitter", "e": "flip", "s": "solarize"}
+FIELDS = {"a": "boxes", "b": "sigma", "c": "gray", "d": "jitter", "e": "flip", "s": "solarize"}
 
 
 @pytest.mark.parametrize("letter", FIELDS)
@@ -98,11 +98,11 @@ def test_a_letter_switches_its_operation_off_and_no_other(letter):
 
 
 def test_operations_have_their_probabilities():
-    settings = ViewSettings(views="abcdes", flip_p=0.3, jitter_p=0.7, grey_p=0.1, blur_p=(0.9, 0.4))
+    settings = ViewSettings(views="abcdes", flip_p=0.3, jitter_p=0.7, gray_p=0.1, blur_p=(0.9, 0.4))
     n = 20_000
     p = Views(32, settings).draw(n, generator=generator())
     assert p.flip.float().mean().item() == pytest.approx(0.3, abs=0.01)
-    assert p.grey.float().mean().item() == pytest.approx(0.1, abs=0.01)
+    assert p.gray.float().mean().item() == pytest.approx(0.1, abs=0.01)
     assert (p.sigma > 0).float().mean(1).tolist() == pytest.approx([0.9, 0.4], abs=0.015)
     assert p.solarize.float().mean(1).tolist() == pytest.approx([0.0, 0.2], abs=0.015)
     neutral = torch.tensor([1.0, 1.0, 1.0, 0.0])

@@ -1,7 +1,7 @@
-"""What a trained method sees: pairs of views, temperatures, heads, neighbours, a map."""
+"""What a trained method sees: pairs of views, temperatures, heads, neighbors, a map."""
 
 from amcl.analysis.embedding import PlaneMethod, plane
-from amcl.analysis.galleries import Pair, hard_negatives, neighbours, uncertain_positives
+from amcl.analysis.galleries import Pair, hard_negatives, neighbors, uncertain_positives
 from amcl.analysis.heads import Agreement, Retrieval, agreement, retrieval
 from amcl.analysis.pairs import PairSample, PairSettings, negatives, pair_sample, positives
 from amcl.analysis.run import sample_of_run
@@ -33,7 +33,7 @@ __all__ = [
     "backbone_similarity",
     "hard_negatives",
     "negatives",
-    "neighbours",
+    "neighbors",
     "pair_sample",
     "plane",
     "positives",

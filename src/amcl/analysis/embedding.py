@@ -13,7 +13,7 @@ from amcl.seeds import seed_of
 from amcl.settings import choose
 
 PlaneMethod = Literal["pca", "umap", "tsne"]
-_NEAR = 15  # neighbours that UMAP keeps together, its own default
+_NEAR = 15  # neighbors that UMAP keeps together, its own default
 _PERPLEXITY = 30  # t-SNE's, its own default
 
 
@@ -22,7 +22,7 @@ def plane(features: torch.Tensor, method: PlaneMethod = "pca", seed: int = 0) ->
 
     - "pca": the two directions of the largest variance, each turned so that its largest
       component is positive; it draws nothing;
-    - "umap": umap-learn, and "tsne": openTSNE, each with its own defaults but fewer neighbours
+    - "umap": umap-learn, and "tsne": openTSNE, each with its own defaults but fewer neighbors
       for few images. Both are extras and need 4 images or more.
 
     >>> plane(torch.tensor([[1.0, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0]])).shape

@@ -1,4 +1,4 @@
-"""Pairs and images worth looking at: uncertain positives, hard negatives, nearest neighbours."""
+"""Pairs and images worth looking at: uncertain positives, hard negatives, nearest neighbors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,21 +58,21 @@ def hard_negatives(sample: PairSample, count: int) -> list[Pair]:
     return _pairs(sample, chosen)
 
 
-def neighbours(features: torch.Tensor, queries: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+def neighbors(features: torch.Tensor, queries: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Some images (Q,), spread evenly over features (N, d), and the k nearest of each (Q, k).
 
-    By the cosine, the nearest first, none its own neighbour; Q is `queries`, at most N, and k is
+    By the cosine, the nearest first, none its own neighbor; Q is `queries`, at most N, and k is
     at most N − 1.
 
     >>> angle = torch.tensor([0.0, 0.1, 0.3, 2.0])
-    >>> asked, nearest = neighbours(torch.stack([angle.cos(), angle.sin()], 1), queries=2, k=2)
+    >>> asked, nearest = neighbors(torch.stack([angle.cos(), angle.sin()], 1), queries=2, k=2)
     >>> asked.tolist(), nearest.tolist()
     ([0, 3], [[1, 2], [2, 1]])
     """
     check_finite("features", features)
     n = len(features)
     if n < 2:
-        raise ValueError(f"neighbours need 2 images or more, got {n}.")
+        raise ValueError(f"neighbors need 2 images or more, got {n}.")
     count = min(whole_number("queries", queries), n)
     asked = torch.linspace(0, n - 1, count).round().long()
     directions = unit(features.double())

@@ -15,7 +15,7 @@ class Agreement:
 
     correlation: torch.Tensor
     """Of the similarities of negative pairs, from −1 to 1."""
-    neighbours: torch.Tensor
+    neighbors: torch.Tensor
     """Mean overlap (Jaccard) of the k nearest other images, from 0 to 1."""
 
 
@@ -42,7 +42,7 @@ def agreement(sample: PairSample, k: int = 10) -> Agreement:
     member = torch.zeros_like(sample.s).scatter_(-1, nearest, 1.0)
     common = torch.einsum("aij,bij->abi", member, member)
     return Agreement(
-        correlation=correlation.float(), neighbours=(common / (2 * k - common)).mean(-1)
+        correlation=correlation.float(), neighbors=(common / (2 * k - common)).mean(-1)
     )
 
 

@@ -122,7 +122,7 @@ def pair_sample(
     """What a method sees of two random views of some images; it is moved to `device`.
 
     The images are those that the set probes with, where there are some, else those it is trained
-    on; files that cannot be read are left out. Views have the size and the normalisation that the
+    on; files that cannot be read are left out. Views have the size and the normalization that the
     backbone was trained with. The method is looked at in evaluation mode, where batch norm has the
     statistics it has learned. Everything random follows from `settings.seed`.
 
@@ -210,7 +210,7 @@ class _Look:
         self, method: Method, data: DataSet, settings: ViewSettings, device: torch.device | str
     ) -> None:
         size = method.backbone.image_size
-        mean, std = method.backbone.normalisation or (data.mean, data.std)
+        mean, std = method.backbone.normalization or (data.mean, data.std)
         self.method, self.device = method, device
         self.views = Views(size, settings, mean=mean, std=std)
         self._mean, self._std = (torch.tensor(x, device=device).view(3, 1, 1) for x in (mean, std))
@@ -235,7 +235,7 @@ class _Look:
         return _Seen(h, h0, h1, self._pictures(views), compared)
 
     def _pictures(self, views: torch.Tensor) -> torch.Tensor:
-        """Normalised views as bytes, on the CPU."""
+        """Normalized views as bytes, on the CPU."""
         values = (views * self._std + self._mean) * 255
         return values.round_().clamp_(0, 255).to(torch.uint8).cpu()
 

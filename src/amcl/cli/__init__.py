@@ -13,13 +13,13 @@ from importlib.metadata import version
 
 COMMANDS = {
     "demo": "see in three minutes what it does",
-    "pretrain": "train a backbone on images, labelled or not",
+    "pretrain": "train a backbone on images, labeled or not",
     "sweep": "train over a grid of settings and seeds",
     "search": "find settings: the paper's 25 trials, on a validation split",
     "evaluate": "judge a backbone: kNN, linear probe, few labels, fine-tuning, no labels",
     "compare": "runs side by side, over seeds",
     "report": "one page of pictures on what a run has learned",
-    "analyse": "what a setting does: heads, views, temperatures, labels, as table and picture",
+    "analyze": "what a setting does: heads, views, temperatures, labels, as table and picture",
     "reproduce": "the paper's tables and figures",
     "cost": "parameters and FLOPs, with and without AMCL",
     "predict": "name the classes of new pictures by a fine-tuned classifier",

@@ -39,7 +39,7 @@ each result is kept as JSON in RUN/evaluation, features in RUN/features. What a 
 chosen on a hold-out of the training images, never on those it is judged on. A protocol that cannot
 run is named with the reason, and the others are run: exit code 4 if it was asked for."""
 
-USUAL: tuple[Protocol, ...] = ("knn", "linear", "unlabelled")
+USUAL: tuple[Protocol, ...] = ("knn", "linear", "unlabeled")
 SMALL = 2000  # training images below which logistic regression is run too
 
 
@@ -49,8 +49,8 @@ class Options:
 
     model: Model
     protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(PROTOCOLS))] = ()
-    """Which to run; none: knn, linear and unlabelled, with logistic where there are fewer than
-    2,000 training images, and unlabelled alone where there are no labels."""
+    """Which to run; none: knn, linear and unlabeled, with logistic where there are fewer than
+    2,000 training images, and unlabeled alone where there are no labels."""
     out: Path | None = None
     """Where results and features are kept; none: the run folder, and nowhere for other models."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -150,7 +150,7 @@ def _usual(evaluation: Evaluation) -> tuple[Protocol, ...]:
     probe = evaluation.data.probe
     if probe is None:
         logger.info("no labels in use: %s", "; ".join(evaluation.data.notes) or "labels are off")
-        return ("unlabelled",)
+        return ("unlabeled",)
     return (*USUAL, "logistic") if len(probe.bank.labels) < SMALL else USUAL
 
 

@@ -20,7 +20,7 @@ from amcl.training.display import console, log_to_console
 
 logger = logging.getLogger("amcl")
 
-DESCRIPTION = """Train a backbone on images, labelled or not.
+DESCRIPTION = """Train a backbone on images, labeled or not.
 
 amcl pretrain --data FOLDER --heads 3 --temperature adaptive --out runs/first
 

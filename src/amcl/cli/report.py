@@ -23,7 +23,7 @@ amcl report runs/simclr runs/amcl --out compared.html
 amcl report runs/first --images 1000 --map umap
 
 The page is one HTML file that needs nothing else: curves, similarities of pairs, temperatures,
-what heads see, pairs and neighbours to look at, a map of the images, cost, settings. Several runs
+what heads see, pairs and neighbors to look at, a map of the images, cost, settings. Several runs
 are put side by side. What needs labels is left out where there are none; an unfinished run is
 shown as far as it is."""
 

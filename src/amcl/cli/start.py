@@ -67,7 +67,7 @@ def length_notes(args: Sequence[str]) -> list[str]:
         return []
     before = _chosen(start)
     after = _for_length(before, start)
-    notes, old, new = [], before.optimiser.warmup_epochs, after.optimiser.warmup_epochs
+    notes, old, new = [], before.optimizer.warmup_epochs, after.optimizer.warmup_epochs
     if new != old and start.warmup_epochs is None:
         notes.append(
             f"the warm-up is shortened from {old:g} to {new:g} epochs, to suit the length of the "

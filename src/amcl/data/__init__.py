@@ -2,7 +2,7 @@
 
 from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
-from amcl.data.images import DataSet, FileImages, Images, Labelled, MemoryImages, Probe
+from amcl.data.images import DataSet, FileImages, Images, Labeled, MemoryImages, Probe
 from amcl.data.load import (
     absolute_source,
     default_workers,
@@ -20,7 +20,7 @@ __all__ = [
     "DataSet",
     "FileImages",
     "Images",
-    "Labelled",
+    "Labeled",
     "MemoryImages",
     "Probe",
     "UnreadableImage",

@@ -1,11 +1,11 @@
-"""The built-in set: ten kinds of pattern, drawn where colour, place, scale and blur say nothing."""
+"""The built-in set: ten kinds of pattern, drawn where color, place, scale and blur say nothing."""
 
 import math
 
 import torch
 import torch.nn.functional as F
 
-from amcl.data.images import DataSet, Labelled, MemoryImages, Probe
+from amcl.data.images import DataSet, Labeled, MemoryImages, Probe
 from amcl.seeds import generator
 
 SIZE = 32
@@ -37,10 +37,10 @@ _PALETTE = torch.tensor(
 
 
 def builtin() -> DataSet:
-    """2,000 colour images of 32 pixels in 10 classes, and 500 more to probe with. All are drawn.
+    """2,000 color images of 32 pixels in 10 classes, and 500 more to probe with. All are drawn.
 
-    A class is a kind of pattern. Its two colours, its place, scale and slight turn, a shade over
-    the image, blur and noise are random: crop, colour, blur and flip change nothing that tells the
+    A class is a kind of pattern. Its two colors, its place, scale and slight turn, a shade over
+    the image, blur and noise are random: crop, color, blur and flip change nothing that tells the
     class. The set is the same in every run, whatever the seed.
     """
     train, queries = _draw(_TRAIN, "train"), _draw(_QUERIES, "queries")
@@ -53,15 +53,15 @@ def builtin() -> DataSet:
         mean=mean,
         std=std,
         small=True,
-        notes=("patterns in random colours, places and scales",),
+        notes=("patterns in random colors, places and scales",),
     )
 
 
-def _draw(n: int, part: str) -> Labelled:
+def _draw(n: int, part: str) -> Labeled:
     chance = generator("builtin", part)
     labels = torch.arange(n) % len(CLASSES)
-    pixels = _coloured(_blurred(_patterns(labels, chance), chance), chance)
-    return Labelled(MemoryImages((pixels.clamp(0, 1) * 255).round().to(torch.uint8)), labels)
+    pixels = _colored(_blurred(_patterns(labels, chance), chance), chance)
+    return Labeled(MemoryImages((pixels.clamp(0, 1) * 255).round().to(torch.uint8)), labels)
 
 
 def _patterns(labels: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
@@ -105,7 +105,7 @@ def _patterns(labels: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
         0.8 * clouds,
     ]
     values = torch.stack(kinds)[labels, torch.arange(n)]
-    # Half of each image is ink: how much of a colour there is tells nothing of the class.
+    # Half of each image is ink: how much of a color there is tells nothing of the class.
     values = values - values.flatten(1).median(1).values.view(n, 1, 1)
     return torch.sigmoid(6 * values).unsqueeze(1)
 
@@ -121,15 +121,15 @@ def _blurred(patterns: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
     return F.conv2d(rows, kernel.view(n, 1, 1, 5), groups=n).view(n, 1, SIZE, SIZE)
 
 
-def _coloured(patterns: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
-    """Patterns (N, 1, 32, 32) in two colours, under a shade, with noise. Returns (N, 3, 32, 32).
+def _colored(patterns: torch.Tensor, chance: torch.Generator) -> torch.Tensor:
+    """Patterns (N, 1, 32, 32) in two colors, under a shade, with noise. Returns (N, 3, 32, 32).
 
-    There are few colours, so that they do not tell images apart; the two of an image differ in
-    brightness, so that greyscale leaves the pattern visible.
+    There are few colors, so that they do not tell images apart; the two of an image differ in
+    brightness, so that grayscale leaves the pattern visible.
     """
     n = len(patterns)
-    grey = _PALETTE @ torch.tensor([0.299, 0.587, 0.114])
-    pairs = ((grey[:, None] - grey[None]).abs() > 0.3).nonzero()
+    gray = _PALETTE @ torch.tensor([0.299, 0.587, 0.114])
+    pairs = ((gray[:, None] - gray[None]).abs() > 0.3).nonzero()
     ink, ground = pairs[torch.randint(len(pairs), (n,), generator=chance)].T
     two = torch.lerp(_PALETTE[ground].view(n, 3, 1, 1), _PALETTE[ink].view(n, 3, 1, 1), patterns)
     corners = 0.2 * torch.rand(n, 1, 2, 2, generator=chance) - 0.1

@@ -174,7 +174,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image) -> Bytes:
-    """Grey of up to 16 bits by its depth; of 32 bits or floats, which have none, by its range."""
+    """Gray of up to 16 bits by its depth; of 32 bits or floats, which have none, by its range."""
     values: np.ndarray[tuple[int, ...], np.dtype[Any]] = np.asarray(image)
     if values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 65535:
         top = 2 ** _depth(image, values) - 1

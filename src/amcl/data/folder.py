@@ -30,7 +30,7 @@ def load_folder(root: Path, options: Options) -> DataSet:
             f"{root} has no test split: put one in {root / 'test'} beside {root / 'train'}, or "
             "use probe='validation'."
         )
-    train, queries, reason = _labelled(splits, listings, options)
+    train, queries, reason = _labeled(splits, listings, options)
     notes = [*_notes(splits, listings), *([reason] if reason else [])]
     data = read_pictures(root.absolute().name, train, queries, options, notes=notes)
     return replace(data, warnings=_warnings(splits, listings))
@@ -77,7 +77,7 @@ def label(
     names = tuple(sorted({part[0] for part in parts if len(part) > 1}))
     if mode == "folders":
         _require_classes(loose, names, where, classes)
-    elif reason := _why_unlabelled(parts, names, classes):
+    elif reason := _why_unlabeled(parts, names, classes):
         return listing, reason
     classes = classes or names
     number = {name: index for index, name in enumerate(classes)}
@@ -105,17 +105,15 @@ def _require_classes(
         )
 
 
-def _why_unlabelled(
-    parts: list[list[str]], names: tuple[str, ...], classes: tuple[str, ...]
-) -> str:
+def _why_unlabeled(parts: list[list[str]], names: tuple[str, ...], classes: tuple[str, ...]) -> str:
     if any(len(part) != 2 for part in parts):
-        return "the images do not all lie in <class>/<file>: taken as unlabelled"
+        return "the images do not all lie in <class>/<file>: taken as unlabeled"
     if len(names) < 2 and not classes:
-        return f"there is one class, {names[0]}/, and accuracies need two: taken as unlabelled"
+        return f"there is one class, {names[0]}/, and accuracies need two: taken as unlabeled"
     return ""
 
 
-def _labelled(
+def _labeled(
     splits: Splits, listings: dict[Role, Listing], options: Options
 ) -> tuple[Listing, Listing | None, str]:
     """Images to train on, those of a split to probe with, and why there are no labels."""
@@ -124,21 +122,21 @@ def _labelled(
         return train, None, ""
     role: Role = "test" if options.probe == "test" else "validation"
     where = ", ".join(map(str, splits.train)) or str(splits.root)
-    labelled, reason = label(train, list(map(splits.parts, train.paths)), where, options.labels)
+    labeled, reason = label(train, list(map(splits.parts, train.paths)), where, options.labels)
     queries = None
     if splits.has(role) and listings[role].paths and not reason:
         given = listings[role]
         where = ", ".join(map(str, getattr(splits, role)))
         parts = list(map(splits.parts, given.paths))
-        queries, reason = label(given, parts, where, options.labels, labelled.classes)
+        queries, reason = label(given, parts, where, options.labels, labeled.classes)
         if reason:
-            labelled, queries, reason = train, None, f"{where}: {reason}"
+            labeled, queries, reason = train, None, f"{where}: {reason}"
     if options.probe == "test" and reason:
         raise ValueError(
             f"probe='test' needs labels: {reason}. Sort the images into <class>/<file>, or use "
             "labels='folders' or probe='none'."
         )
-    return labelled, queries, reason
+    return labeled, queries, reason
 
 
 def _notes(splits: Splits, listings: dict[Role, Listing]) -> list[str]:

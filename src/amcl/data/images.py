@@ -149,7 +149,7 @@ Images = MemoryImages | FileImages
 
 
 @dataclass(frozen=True)
-class Labelled:
+class Labeled:
     """Images with their classes (N,)."""
 
     images: Images
@@ -162,17 +162,17 @@ class Labelled:
                 f"{tuple(self.labels.shape)}: give one class for each image."
             )
 
-    def subset(self, indices: torch.Tensor) -> "Labelled":
+    def subset(self, indices: torch.Tensor) -> "Labeled":
         """Those images with their labels, in that order."""
-        return Labelled(self.images.subset(indices), self.labels[indices])
+        return Labeled(self.images.subset(indices), self.labels[indices])
 
 
 @dataclass(frozen=True)
 class Probe:
     """What features are judged on: `queries` are classified with the help of the `bank`."""
 
-    bank: Labelled
-    queries: Labelled
+    bank: Labeled
+    queries: Labeled
     classes: tuple[str, ...]
     split: Literal["validation", "test"]
 

@@ -142,7 +142,7 @@ def _labels(folder: Path, paths: list[str]) -> list[str]:
 
 
 def has_test_split(source: str) -> bool:
-    """Whether a source, as `load_dataset` takes it, brings a labelled test split of its own."""
+    """Whether a source, as `load_dataset` takes it, brings a labeled test split of its own."""
     if source in NAMED:
         return NAMED[source].test
     return source != "builtin" and _has_split(source, "test")
@@ -151,7 +151,7 @@ def has_test_split(source: str) -> bool:
 def validation_of(source: str) -> Literal["given", "spared", "cut"]:
     """Where a source's images to validate on come from.
 
-    "given": a split of its own; "spared": cut from labelled images that are not pre-trained on;
+    "given": a split of its own; "spared": cut from labeled images that are not pre-trained on;
     "cut": from those that are.
     """
     if source in NAMED:
@@ -206,7 +206,7 @@ def nearest(name: str) -> str:
 
 
 def _named_pictures(source: str, root: Path, options: Options) -> Pictures:
-    """Both labelled splits of a set that is kept as tensors."""
+    """Both labeled splits of a set that is kept as tensors."""
     test = has_test_split(source)
     if source in NAMED and not test:
         raise ValueError(

@@ -11,7 +11,7 @@ import torch
 
 from amcl.data import cifar10
 from amcl.data.folder import label
-from amcl.data.images import DataSet, Images, Labelled, MemoryImages, Probe, Rgb
+from amcl.data.images import DataSet, Images, Labeled, MemoryImages, Probe, Rgb
 from amcl.data.options import Options
 from amcl.data.pictures import MEAN, STD, Listing, read_pictures
 from amcl.data.split import hold_out, parted, sample, subset
@@ -77,8 +77,8 @@ def _load_cifar10(root: Path, known: Named, options: Options) -> DataSet:
     tensors = cifar10.read(root)
     if tensors is None:
         raise missing(known, root)
-    train = Labelled(MemoryImages(tensors["train_pixels"]), tensors["train_labels"].long())
-    test = Labelled(MemoryImages(tensors["test_pixels"]), tensors["test_labels"].long())
+    train = Labeled(MemoryImages(tensors["train_pixels"]), tensors["train_labels"].long())
+    test = Labeled(MemoryImages(tensors["test_pixels"]), tensors["test_labels"].long())
     return _from_memory(known, train, test, cifar10.CLASSES, options)
 
 
@@ -101,15 +101,15 @@ def _load_cifar100(root: Path, known: Named, options: Options) -> DataSet:
     )
 
 
-def _channels_first(split: Any) -> Labelled:
+def _channels_first(split: Any) -> Labeled:
     pixels = torch.from_numpy(split.data).permute(0, 3, 1, 2).contiguous()
-    return Labelled(MemoryImages(pixels), torch.tensor(split.targets))
+    return Labeled(MemoryImages(pixels), torch.tensor(split.targets))
 
 
 def _from_memory(
-    known: Named, train: Labelled, test: Labelled, classes: tuple[str, ...], options: Options
+    known: Named, train: Labeled, test: Labeled, classes: tuple[str, ...], options: Options
 ) -> DataSet:
-    """A labelled set of two splits; for validation, images are held out of the training split."""
+    """A labeled set of two splits; for validation, images are held out of the training split."""
     probe: Probe | None
     if options.probes and options.probe == "validation":
         count = min(options.validation, len(train.labels) // 10)
@@ -145,15 +145,15 @@ STL10_COUNTS = {"unlabeled": 100_000, "train": 5_000, "test": 8_000}
 
 
 def _load_stl10(root: Path, known: Named, options: Options) -> DataSet:
-    """Pre-trained on the unlabelled images; the labelled training images are the bank."""
+    """Pre-trained on the unlabeled images; the labeled training images are the bank."""
     folder = root / known.place
     if not folder.is_dir():
         raise missing(known, root)
     probe = None
     if options.probes:
-        train = Labelled(_stl10_images(folder, "train"), _stl10_labels(folder, "train"))
+        train = Labeled(_stl10_images(folder, "train"), _stl10_labels(folder, "train"))
         if options.probe == "test":
-            test = Labelled(_stl10_images(folder, "test"), _stl10_labels(folder, "test"))
+            test = Labeled(_stl10_images(folder, "test"), _stl10_labels(folder, "test"))
             probe = Probe(train, test, STL10_CLASSES, "test")
         else:  # not trained on, so that more can be spared than where they are
             count = min(options.validation, len(train.labels) // 5)

@@ -12,7 +12,7 @@ from amcl.data.images import (
     DataSet,
     FileImages,
     Images,
-    Labelled,
+    Labeled,
     MemoryImages,
     Probe,
     Rgb,
@@ -80,19 +80,19 @@ def read_pictures(
     images, present = reader.read(train)
     probe = None
     if train.labels is not None:
-        labelled = Labelled(images, train.labels[present])
+        labeled = Labeled(images, train.labels[present])
         if queries is not None:
-            held = reader.labelled(queries)
+            held = reader.labeled(queries)
         else:
-            held = reader.into_memory(labelled.subset(_places(out, present)))
-            labelled = labelled.subset(_places(kept, present))
-        images = labelled.images
+            held = reader.into_memory(labeled.subset(_places(out, present)))
+            labeled = labeled.subset(_places(kept, present))
+        images = labeled.images
         if len(held.images) == 0:
-            more_notes.append("too few labelled images to hold any out")
+            more_notes.append("too few labeled images to hold any out")
         else:
-            count = len(labelled.labels)
+            count = len(labeled.labels)
             chosen = sample(count, options.bank_of(count), options.seed)
-            bank = reader.into_memory(labelled.subset(chosen))
+            bank = reader.into_memory(labeled.subset(chosen))
             split: Literal["validation", "test"]
             split = "test" if options.probe == "test" else "validation"
             probe = Probe(bank, held, train.classes, split)
@@ -231,18 +231,18 @@ class _Reader:
             usable[new] = False
             usable[new[readable]] = True
 
-    def labelled(self, listing: Listing) -> Labelled:
+    def labeled(self, listing: Listing) -> Labeled:
         images, kept = self.read(listing)
         assert listing.labels is not None
-        return Labelled(images, listing.labels[kept])
+        return Labeled(images, listing.labels[kept])
 
-    def into_memory(self, labelled: Labelled) -> Labelled:
+    def into_memory(self, labeled: Labeled) -> Labeled:
         """Decoded, unless that takes more memory than allowed."""
-        files = labelled.images
+        files = labeled.images
         if isinstance(files, MemoryImages) or not self.options.fits_memory(files) or not len(files):
-            return labelled
+            return labeled
         images, kept = self._decode(files)
-        return Labelled(images, labelled.labels[kept])
+        return Labeled(images, labeled.labels[kept])
 
     def _decode(self, files: FileImages) -> tuple[MemoryImages, torch.Tensor]:
         images, kept, unreadable = read_into_memory(files, workers=self.options.workers)

@@ -9,8 +9,8 @@ from amcl.evaluation.knn import KnnSettings, knn_accuracy, knn_predict
 from amcl.evaluation.linear import FixedFeatures, LinearSettings, linear_probe
 from amcl.evaluation.logistic import LogisticSettings
 from amcl.evaluation.results import Result, read_results
-from amcl.evaluation.unlabelled import (
-    UnlabelledSettings,
+from amcl.evaluation.unlabeled import (
+    UnlabeledSettings,
     alignment,
     effective_rank,
     separation,
@@ -33,7 +33,7 @@ __all__ = [
     "Protocols",
     "Result",
     "Transform",
-    "UnlabelledSettings",
+    "UnlabeledSettings",
     "alignment",
     "effective_rank",
     "extract",

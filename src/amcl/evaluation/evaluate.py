@@ -33,13 +33,13 @@ from amcl.evaluation.linear import FixedFeatures, LinearSettings, TrainingFeatur
 from amcl.evaluation.logistic import LogisticSettings, logistic
 from amcl.evaluation.results import CLASSIFIER, Result
 from amcl.evaluation.scores import by_class, caution, intervals, uneven
-from amcl.evaluation.unlabelled import UnlabelledSettings, unlabelled
+from amcl.evaluation.unlabeled import UnlabeledSettings, unlabeled
 from amcl.files import digest
 from amcl.seeds import seed_of
 from amcl.settings import choose
 from amcl.views import ViewSettings
 
-Protocol = Literal["knn", "linear", "logistic", "few-labels", "finetune", "unlabelled"]
+Protocol = Literal["knn", "linear", "logistic", "few-labels", "finetune", "unlabeled"]
 PROTOCOLS: tuple[Protocol, ...] = Protocol.__args__  # type: ignore[attr-defined]
 
 
@@ -52,14 +52,14 @@ class Protocols:
     logistic: LogisticSettings = field(default_factory=LogisticSettings)
     few_labels: FewLabelsSettings = field(default_factory=FewLabelsSettings)
     finetune: FinetuneSettings = field(default_factory=FinetuneSettings)
-    unlabelled: UnlabelledSettings = field(default_factory=UnlabelledSettings)
+    unlabeled: UnlabeledSettings = field(default_factory=UnlabeledSettings)
 
 
 class Evaluation:
     """Protocols on one model and one data set.
 
     - `model`: any module that turns images (N, 3, S, S) into features (N, D);
-    - `data`: with labels (`data.probe`), or without, for the protocol "unlabelled" alone;
+    - `data`: with labels (`data.probe`), or without, for the protocol "unlabeled" alone;
     - `notes`: what every result should say beside its numbers;
     - `folder`: a run folder, where results and features are kept; None keeps neither.
 
@@ -101,7 +101,7 @@ class Evaluation:
             "logistic": self._logistic,
             "few-labels": self._few_labels,
             "finetune": self._finetune,
-            "unlabelled": self._unlabelled,
+            "unlabeled": self._unlabeled,
         }
         result = protocols[protocol]()
         if self.folder is not None:
@@ -110,7 +110,7 @@ class Evaluation:
 
     @cached_property
     def probe(self) -> Probe:
-        """The labelled images; an error where there are none, or classes that differ."""
+        """The labeled images; an error where there are none, or classes that differ."""
         probe = self.data.probe
         if probe is None:
             raise ValueError(
@@ -229,7 +229,7 @@ class Evaluation:
         return self._result("few-labels", used, metrics, self._cautious(details, len(truth)))
 
     def _supervised(self, indices: torch.Tensor, number: int) -> float:
-        """Test accuracy of the same backbone, trained from scratch on a few labelled images."""
+        """Test accuracy of the same backbone, trained from scratch on a few labeled images."""
         return supervised(
             self.model,
             self.probe.bank,
@@ -277,8 +277,8 @@ class Evaluation:
         metrics, details = found.metrics(), found.details()
         return self._judged("finetune", used, metrics, details, found.predicted, found.truth)
 
-    def _unlabelled(self) -> Result:
-        settings = self.settings.unlabelled
+    def _unlabeled(self) -> Result:
+        settings = self.settings.unlabeled
         images, split = self.data.train, "train"
         if self.data.probe is not None:
             images, split = self.data.probe.queries.images, self.data.probe.split
@@ -294,9 +294,9 @@ class Evaluation:
         )
         self._note_unreadable(unreadable)
         return self._result(
-            "unlabelled",
+            "unlabeled",
             asdict(settings),
-            unlabelled(*found),
+            unlabeled(*found),
             split=split,
             images={"images": found.shape[1], "sha256": chosen.identity()},
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from amcl.data import Images, Labelled, stream
+from amcl.data import Images, Labeled, stream
 from amcl.files import digest
 from amcl.progress import Progress
 from amcl.seeds import generator
@@ -21,7 +21,7 @@ Rgb = tuple[float, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Transform:
-    """How an image becomes the model's input: uint8 (N, 3, H, W) → (N, 3, S, S), normalised.
+    """How an image becomes the model's input: uint8 (N, 3, H, W) → (N, 3, S, S), normalized.
 
     - `crop`: a central square of this share of the shorter side, in the picture's true shape; None
       takes all of the picture;
@@ -48,7 +48,7 @@ class Transform:
         return self.views().plain(images, shapes, self.crop)
 
     def views(self, settings: ViewSettings | None = None) -> Views:
-        """Random views of the same size and normalisation."""
+        """Random views of the same size and normalization."""
         settings = ViewSettings() if settings is None else settings
         return Views(self.image_size, settings, mean=self.mean, std=self.std)
 
@@ -140,7 +140,7 @@ class AugmentedFeatures:
     def __init__(
         self,
         model: nn.Module,
-        data: Labelled,
+        data: Labeled,
         views: Views,
         *,
         dim: int,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from amcl.evaluation.labelled import check_labelled
+from amcl.evaluation.labeled import check_labeled
 from amcl.evaluation.logistic import Fitted, fit
 from amcl.evaluation.scores import balanced_accuracy
 from amcl.seeds import generator
@@ -128,7 +128,7 @@ def few_labels(
     seed: int = 0,
     supervised: Supervised | None = None,
 ) -> FewLabelsResult:
-    """Accuracy on the test images with n labelled training images a class, for several n.
+    """Accuracy on the test images with n labeled training images a class, for several n.
 
     train_x: (N, D), test_x: (M, D). `supervised` trains the baseline, where the settings
     ask for it.
@@ -138,8 +138,8 @@ def few_labels(
     >>> few_labels(x, y, x, y, ["cat", "dog", "owl"], settings).metrics()
     {'n=5': 1.0}
     """
-    check_labelled("training", train_x, train_y, len(class_names))
-    check_labelled("test", test_x, test_y, len(class_names))
+    check_labeled("training", train_x, train_y, len(class_names))
+    check_labeled("test", test_x, test_y, len(class_names))
     if settings.supervised and supervised is None:
         raise ValueError("supervised=True needs the training of the baseline: pass `supervised`.")
     sizes, skipped = _sizes(train_y, settings.per_class)

@@ -1,4 +1,4 @@
-"""Weighted k-nearest-neighbour classification of features: exact, in blocks of bounded size."""
+"""Weighted k-nearest-neighbor classification of features: exact, in blocks of bounded size."""
 
 import math
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ from amcl.settings import choose, positive_number, whole_number
 
 Metric = Literal["cosine", "euclidean"]
 
-MOST_NEIGHBOURS = 200  # usual for large sets (Wu et al., 2018)
+MOST_NEIGHBORS = 200  # usual for large sets (Wu et al., 2018)
 _ROWS = 1024  # queries in a block: fewer slow the product down, more do not speed it up
 _BYTES = 2**27  # memory for a block of similarities
 
 
 @dataclass(frozen=True, kw_only=True)
 class KnnSettings:
-    """How neighbours vote."""
+    """How neighbors vote."""
 
     k: int | None = None
-    """Neighbours that vote, at most as many as there are labelled images; none: as many as a class
+    """Neighbors that vote, at most as many as there are labeled images; none: as many as a class
     of median size has images, at most 200."""
     tau: float = 0.1
     """Temperature of the votes exp(s/τ): small values listen to the nearest, inf to all alike."""
@@ -37,16 +37,16 @@ class KnnSettings:
 
 
 def default_k(labels: torch.Tensor) -> int:
-    """k for labelled images: the median size of their classes, at most 200.
+    """k for labeled images: the median size of their classes, at most 200.
 
-    With more neighbours than a class has images, the others among them are wrong whatever the
+    With more neighbors than a class has images, the others among them are wrong whatever the
     features are, and large classes outvote small ones.
 
     >>> default_k(torch.arange(10).repeat(500)), default_k(torch.arange(10).repeat(36))
     (200, 36)
     """
     sizes = labels.unique(return_counts=True)[1]
-    return min(MOST_NEIGHBOURS, int(sizes.median()))
+    return min(MOST_NEIGHBORS, int(sizes.median()))
 
 
 def knn(
@@ -88,9 +88,9 @@ def knn_scores(
 ) -> torch.Tensor:
     """Shares (M, `classes`) of the votes of each query's k nearest. Labels: 0 … classes − 1.
 
-    bank: (N, D), labels: (N,), queries: (M, D). Neighbours vote with weight exp(s/τ), where s is
+    bank: (N, D), labels: (N,), queries: (M, D). Neighbors vote with weight exp(s/τ), where s is
     the cosine or −½‖x − y‖²: on unit vectors both are the same, for there s differs by 1 alone.
-    Of neighbours at one distance the first in the bank is taken. k follows the size of classes
+    Of neighbors at one distance the first in the bank is taken. k follows the size of classes
     unless it is given, as in `default_k`. `block` queries are looked at
     at once; without it, so many that a block of similarities takes 128 MB.
 
@@ -178,14 +178,14 @@ def _log_votes(
 ) -> Iterator[tuple[slice, torch.Tensor]]:
     """Blocks of queries, and the log of their summed votes (rows, classes): −∞ without a vote.
 
-    In logarithms, for at small τ the votes of far neighbours are too small for a number.
+    In logarithms, for at small τ the votes of far neighbors are too small for a number.
     """
     _check_labels("labels", labels, bank, classes)
     _check_features(bank, queries)
     labels = labels.to(bank.device)
     left, right = _factors(queries.to(bank.device), bank, settings.metric)
     k = min(default_k(labels) if settings.k is None else settings.k, len(bank))
-    # What comes out of the search takes memory as well, where all neighbours or classes count.
+    # What comes out of the search takes memory as well, where all neighbors or classes count.
     step = min(_ROWS, max(_BYTES // (16 * max(k, classes)), 1))
     step = step if block is None else whole_number("block", block)
     # One memory for all blocks: to ask for it anew each time costs a tenth of all time.

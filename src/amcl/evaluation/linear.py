@@ -9,11 +9,11 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import nn
 
-from amcl.evaluation.labelled import (
+from amcl.evaluation.labeled import (
     BLOCK,
     Tried,
     check_grid,
-    check_labelled,
+    check_labeled,
     check_share,
     choosing,
     top_k,
@@ -196,8 +196,8 @@ def linear_probe(
     1.0
     """
     plain, labels = _plain(train, plain), train.labels.cpu()
-    check_labelled("training", plain, labels, classes)
-    check_labelled("test", test, truth, classes)
+    check_labeled("training", plain, labels, classes)
+    check_labeled("test", test, truth, classes)
     if not plain.shape[1] == test.shape[1] == train.dim:
         raise ValueError(
             f"features to train on have {train.dim} numbers an image, those without augmentation "

@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from amcl.evaluation.labelled import (
+from amcl.evaluation.labeled import (
     Tried,
     check_grid,
-    check_labelled,
+    check_labeled,
     check_share,
     choosing,
     top_k,
@@ -30,7 +30,7 @@ class LogisticSettings:
     in the last fit."""
     max_iter: int = 1000
     """Steps of L-BFGS, at most."""
-    standardise: bool = False
+    standardize: bool = False
     """Features to mean 0 and variance 1, by the images fitted; else they are used raw."""
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class Fitted:
     """A fitted logistic regression."""
 
     model: Any
-    """scikit-learn's, with the standardisation if there is one."""
+    """scikit-learn's, with the standardization if there is one."""
     converged: bool
     """Whether L-BFGS came to its end within the steps it had."""
 
@@ -70,7 +70,7 @@ def fit(
     cost: float,
     *,
     max_iter: int = 1000,
-    standardise: bool = False,
+    standardize: bool = False,
     start: Fitted | None = None,
 ) -> Fitted:
     """Logistic regression of labels (N,) on x: (N, D), in double precision.
@@ -94,9 +94,9 @@ def fit(
         )
     model = LogisticRegression(C=cost, max_iter=max_iter, warm_start=start is not None)
     if start is not None:
-        before = start.model[-1] if standardise else start.model
+        before = start.model[-1] if standardize else start.model
         model.coef_, model.intercept_ = before.coef_.copy(), before.intercept_.copy()
-    steps = make_pipeline(StandardScaler(), model) if standardise else model
+    steps = make_pipeline(StandardScaler(), model) if standardize else model
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         steps.fit(_numpy(x), labels.cpu().numpy())
@@ -125,8 +125,8 @@ def logistic(
     >>> found["top1"], found["converged"]
     (1.0, True)
     """
-    check_labelled("training", train_x, train_y, classes)
-    check_labelled("test", test_x, test_y, classes)
+    check_labeled("training", train_x, train_y, classes)
+    check_labeled("test", test_x, test_y, classes)
     chance = seed_of(seed, "logistic", "hold-out")
     parts = choosing(settings.costs, train_y.cpu(), settings.hold_out, chance)
     tried, fits, notes = _try(train_x, train_y, parts, settings)
@@ -191,7 +191,7 @@ def _fit(
         labels,
         cost,
         max_iter=settings.max_iter,
-        standardise=settings.standardise,
+        standardize=settings.standardize,
         start=start,
     )
 

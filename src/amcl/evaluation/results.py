@@ -23,10 +23,10 @@ _KINDS: dict[Any, type] = {
 _TOLD = {  # settings that are shown with the numbers
     "knn": ("k", "tau", "metric"),
     "linear": ("epochs", "augment"),
-    "logistic": ("standardise",),
+    "logistic": ("standardize",),
     "few-labels": ("draws", "cost"),
     "finetune": ("epochs", "layer_decay", "scratch"),
-    "unlabelled": ("views",),
+    "unlabeled": ("views",),
 }
 _CHECKPOINTS = (".pt", ".pth", ".ckpt")  # a model of such a name is a state on the way
 FOLDER = "evaluation"  # in a run folder
@@ -125,7 +125,7 @@ def spelled(result: Result, name: str) -> str:
     """
     value, std = result.metrics[name], result.details.get("std", {}).get(name)
     if not name.startswith(SHARES):
-        better = BETTER.get(name) if result.protocol == "unlabelled" else None
+        better = BETTER.get(name) if result.protocol == "unlabeled" else None
         return f"{value:.4g} {better}" if better else f"{value:.4g}"
     text = f"{value:.1%}" if std is None else f"{value:.1%} ± {std:.1%}"
     interval = result.details.get("interval", {}).get(name)

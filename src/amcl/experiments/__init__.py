@@ -1,9 +1,9 @@
 """The paper's tables and figures, and the analyses that they are made of, on any images."""
 
-from amcl.experiments.analyse import analyse
 from amcl.experiments.analyses import ANALYSES
+from amcl.experiments.analyze import analyze
 from amcl.experiments.paper import ENTRIES
 from amcl.experiments.reproduce import reproduce
 from amcl.experiments.scales import SCALES
 
-__all__ = ["ANALYSES", "ENTRIES", "SCALES", "analyse", "reproduce"]
+__all__ = ["ANALYSES", "ENTRIES", "SCALES", "analyze", "reproduce"]

@@ -48,7 +48,7 @@ class Metric:
 KNN = Metric(name="kNN accuracy", source="knn", key="top1")
 LINEAR = Metric(name="linear probe", source="linear", key="top1")
 FINETUNED = Metric(name="accuracy after fine-tuning", source="finetune", key="top1")
-AUROC = Metric(name="AUROC of pairs", source="unlabelled", key="auroc", share=False)
+AUROC = Metric(name="AUROC of pairs", source="unlabeled", key="auroc", share=False)
 LOSS = Metric(name="loss of the last epoch", source="course", key="loss", share=False)
 FIRST_LOSS = Metric(name="loss of the first epoch", source="course", key="first_loss", share=False)
 
@@ -88,7 +88,7 @@ class Part:
     x: str
     """The label along the picture's horizontal axis."""
     series: str | None = None
-    """The label with a colour for each of its values."""
+    """The label with a color for each of its values."""
     panels: str | None = None
     """The label with a panel for each of its values."""
     ordered: bool = True

@@ -53,7 +53,7 @@ def conduct(
 def check_labels(config: Config, parts: Sequence[Part], split: Split, advice: str = "") -> None:
     """An error, before anything is trained, where tables need labels and there are none."""
     protocols = {case.metric.protocol for part in parts for case in part.cases}
-    if not protocols - {None, "unlabelled"} or (
+    if not protocols - {None, "unlabeled"} or (
         split != "validation" and has_test_split(config.data.data)
     ):
         return

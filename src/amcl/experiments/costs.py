@@ -82,9 +82,9 @@ def design_topics() -> tuple[list[Topic], str]:
     ax = figure.subplots()
     left = [0.0] * len(designs)
     names = [name.split(",")[0] + ",\n" + name.split(", ")[1] for name in designs]
-    for part, colour in zip(parts, PALETTE, strict=False):
+    for part, color in zip(parts, PALETTE, strict=False):
         widths = [cost.parameters.get(part, 0) / 1e6 for cost in costs]
-        ax.barh(names, widths, left=left, color=colour, height=0.5, label=part)
+        ax.barh(names, widths, left=left, color=color, height=0.5, label=part)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     ax.invert_yaxis()
     ax.set_xlabel("parameters in training (millions)")

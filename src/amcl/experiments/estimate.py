@@ -20,7 +20,7 @@ IMAGES = {
 CPU = 6e10
 """FLOPs a second of two cores with narrow networks, measured with ResNet-18 of a quarter width."""
 GPU = 5e13
-"""FLOPs a second that one GPU of a data centre gets out of a ResNet."""
+"""FLOPs a second that one GPU of a data center gets out of a ResNet."""
 OVERHEAD = 3.0
 """Seconds a run spends on starting and on being judged."""
 

@@ -173,7 +173,7 @@ class Pool:
             if found.ending in ("complete", "collapsed"):
                 value = self._value(case, found)
                 if value is None:
-                    bad.append(f"seed {seed}: too few labelled images")
+                    bad.append(f"seed {seed}: too few labeled images")
                 else:
                     values[seed] = value
                     images = images or self._images(case, found)

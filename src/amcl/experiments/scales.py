@@ -12,13 +12,13 @@ from amcl.evaluation import (
     KnnSettings,
     LinearSettings,
     Protocols,
-    UnlabelledSettings,
+    UnlabeledSettings,
 )
 from amcl.methods import LGPSettings, MoCoSettings
 from amcl.methods.masked import MaskedSettings
 from amcl.recipes import default
 from amcl.training import Config
-from amcl.training.optimisers import OptimiserSettings
+from amcl.training.optimizers import OptimizerSettings
 
 ScaleName = Literal["smoke", "cpu", "paper"]
 
@@ -86,27 +86,27 @@ def _cpu(config: Config) -> Config:
 
     A vision transformer is timm's smallest.
     """
-    method, backbone, optimiser = config.method, config.backbone, config.optimiser
+    method, backbone, optimizer = config.method, config.backbone, config.optimizer
     if isinstance(method, LGPSettings):
         method = replace(method, mae_epochs=20, mae_lr=1e-3)
     if isinstance(method, MaskedSettings):
         method = replace(method, decoder_dim=64, decoder_depth=1, decoder_heads=4)
     if backbone.backbone.startswith("vit"):
         backbone = replace(backbone, backbone="test_vit", patch=4)
-        optimiser = replace(optimiser, lr=1e-3, warmup_epochs=2)
+        optimizer = replace(optimizer, lr=1e-3, warmup_epochs=2)
     else:
         backbone = replace(backbone, backbone="resnet18", width=0.25)
         lr, settings = _TUNED[method.name]
         method = replace(method, **settings)
-        optimiser = OptimiserSettings(
-            optimiser="adamw", lr=lr, weight_decay=1e-4, warmup_epochs=1, decay_norm_and_bias=True
+        optimizer = OptimizerSettings(
+            optimizer="adamw", lr=lr, weight_decay=1e-4, warmup_epochs=1, decay_norm_and_bias=True
         )
     return replace(
         config,
         data=replace(config.data, subset=5000 if config.data.data in NAMED else None),
         backbone=backbone,
         method=method,
-        optimiser=optimiser,
+        optimizer=optimizer,
         run=replace(config.run, epochs=20, batch_size=256, probe_every=5),
     )
 
@@ -127,7 +127,7 @@ SCALES: dict[str, Scale] = {
                 linear=LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
                 few_labels=FewLabelsSettings(per_class=(2, 4), draws=1),
                 finetune=FinetuneSettings(epochs=1, min_steps=1, warmup_epochs=0.0),
-                unlabelled=UnlabelledSettings(images=40),
+                unlabeled=UnlabeledSettings(images=40),
             ),
             pairs=PairSettings(images=32),
             few=True,

@@ -15,7 +15,7 @@ from amcl.functional.cross_correlation import OmegaReduction, channels, cross_co
 from amcl.functional.masked import (
     masked_reconstruction,
     noise_prediction,
-    normalised_patches,
+    normalized_patches,
     patchify,
     sincos_levels,
     sincos_positions,
@@ -50,7 +50,7 @@ __all__ = [
     "negative_cosine",
     "negative_level",
     "noise_prediction",
-    "normalised_patches",
+    "normalized_patches",
     "omega",
     "omega_of_set",
     "pair_logit",

@@ -125,7 +125,7 @@ def mean_contrast(
     """−u⁺ + (1/κ) Σ u over the κ chosen negatives (Eq. 2.1 and 2.4 with TopMax-κ; max is κ = 1).
 
     s_pos: (C, N, 1), s_neg: (C, N, κ), temperatures broadcast. Returns (C, N). `omega_set` is the
-    regulariser of the chosen set: the mean of Ω, or the print's sum without D/2.
+    regularizer of the chosen set: the mean of Ω, or the print's sum without D/2.
     """
     u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau).squeeze(-1)
     if omega_set == "literal":

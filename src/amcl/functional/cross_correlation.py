@@ -12,14 +12,14 @@ OmegaReduction = Literal["mean", "sum"]
 
 
 def channels(z: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-    """The channels of a batch as items: standardised over the batch and divided by √N.
+    """The channels of a batch as items: standardized over the batch and divided by √N.
 
     z: (C, N, D). Returns (C, D, N), whose dot products are correlations: 𝒞_lm = Σ_n z_ln z⁺_mn / N
-    (text under Table 1; the print leaves standardisation and 1/N to its reference).
+    (text under Table 1; the print leaves standardization and 1/N to its reference).
     """
-    centred = z - z.mean(dim=1, keepdim=True)
-    scale = torch.rsqrt(centred.square().mean(dim=1, keepdim=True) + eps)
-    return (centred * scale).mT / math.sqrt(z.shape[1])
+    centered = z - z.mean(dim=1, keepdim=True)
+    scale = torch.rsqrt(centered.square().mean(dim=1, keepdim=True) + eps)
+    return (centered * scale).mT / math.sqrt(z.shape[1])
 
 
 def cross_correlation(

@@ -1,4 +1,4 @@
-"""Masked image modelling: patches, their losses, and fixed sin-cos embeddings (MAE, CAN).
+"""Masked image modeling: patches, their losses, and fixed sin-cos embeddings (MAE, CAN).
 
 Shape letters: N images of S × S pixels, L patches each, P = patch²·3 values in a patch. `masked`
 is (N, L), True where the encoder does not see the patch.
@@ -53,7 +53,7 @@ def unpatchify(patches: torch.Tensor, patch: int) -> torch.Tensor:
     return cut.permute(0, 5, 1, 3, 2, 4).reshape(n, channels, side * patch, side * patch)
 
 
-def normalised_patches(patches: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
+def normalized_patches(patches: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """(x − mean) / √(variance + ε) within each patch: what MAE predicts ("norm pix").
 
     patches: (N, L, P), P above 1. The variance is the unbiased one, as in MAE's code.
@@ -77,7 +77,7 @@ def noise_prediction(
 ) -> torch.Tensor:
     """Mean squared error of the noise in the patches that are *visible* (CAN). Returns one value.
 
-    prediction, noise: (N, L, P), the noise as it was added to the images, or `normalised_patches`
+    prediction, noise: (N, L, P), the noise as it was added to the images, or `normalized_patches`
     of it, as in CAN's code. What is predicted for masked patches has no part in it: their noise
     was never seen.
     """

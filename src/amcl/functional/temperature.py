@@ -1,4 +1,4 @@
-"""Temperatures of a pair, the regulariser Ω, and the two schedules the paper compares with."""
+"""Temperatures of a pair, the regularizer Ω, and the two schedules the paper compares with."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ def sigma(r: torch.Tensor, eta: float, iota: float) -> torch.Tensor:
 
 
 def omega(tau: torch.Tensor, prior_tau: float) -> torch.Tensor:
-    """Regulariser Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 4), whose minimum is at τ = τ₀ (`prior_tau`).
+    """Regularizer Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 4), whose minimum is at τ = τ₀ (`prior_tau`).
 
     The print has D/2 in place of 1/τ₀, which is τ₀ = 2/D (`literal_prior_tau`): with D = 128 a
     belief in τ = 0.016, below any floor at which training is stable. Naming the minimum lets it

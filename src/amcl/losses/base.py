@@ -28,7 +28,7 @@ class PairMatrix(NamedTuple):
 
 
 class HeadLoss(nn.Module):
-    """A loss over C heads with a temperature scheme and the regulariser Ω.
+    """A loss over C heads with a temperature scheme and the regularizer Ω.
 
     - `beta`: weight β of Ω; `prior_tau`: its minimum τ₀, or "literal" for the print's 2/D;
     - `head_reduction`: "mean" over heads keeps the learning rate of one head, "sum" is the print;

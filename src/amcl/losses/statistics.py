@@ -182,7 +182,7 @@ class LossStats:
             return []
         return [
             f"every pair has the same temperature, {self.positive.tau.mean().item():.3g}. With a "
-            "centred φ that means that the projections of a head are too alike to tell pairs apart "
+            "centered φ that means that projections of a head are too alike to tell pairs apart "
             "by: put batch norm on them (last_norm='plain' of the heads; --projector-last-norm "
-            "plain). A plain φ has shrunk to 0: use phi_output='centred' (--phi-output centred)."
+            "plain). A plain φ has shrunk to 0: use phi_output='centered' (--phi-output centered)."
         ]

@@ -77,7 +77,7 @@ class Method(nn.Module):
         """Tell how far training is: in epochs, and as a share of the whole."""
 
     def after_step(self) -> None:
-        """What follows each step of the optimiser."""
+        """What follows each step of the optimizer."""
 
     def with_fixed_rate(self) -> list[nn.Module]:
         """Parts whose learning rate does not decay."""

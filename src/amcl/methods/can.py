@@ -25,7 +25,7 @@ class CANSettings(ContrastiveSettings, MaskedSettings):
     projector_norm: bool = True
     mask_ratio: float = 0.5
     noise: float = 0.05
-    """The most σ of the noise in a view, after normalisation; each view draws its own."""
+    """The most σ of the noise in a view, after normalization; each view draws its own."""
     contrast_weight: float = 0.03
     """Weight of the contrastive term."""
     reconstruction_weight: float = 0.67

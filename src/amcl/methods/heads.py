@@ -64,10 +64,10 @@ class HeadSettings(MethodSettings):
     """Layers of φ."""
     phi_input: Literal["unit", "raw"] = "unit"
     """φ reads projections of unit length, or as they are."""
-    phi_output: PhiOutput = "centred"
-    """centred: ⟨φ(z), φ(z')⟩ is ρ times a correlation, around 0; plain: φ as its layer gives it."""
+    phi_output: PhiOutput = "centered"
+    """centered: ⟨φ(z), φ(z')⟩ is ρ times a correlation, around 0; plain: the layer's own output."""
     phi_scale: float = 2.0
-    """ρ, the greatest ⟨φ(z), φ(z')⟩ of a centred φ."""
+    """ρ, the greatest ⟨φ(z), φ(z')⟩ of a centered φ."""
     phi_gradient: bool = True
     """The gradient of τ reaches the projections through φ; false: φ alone learns from it."""
     head_reduction: HeadReduction = "mean"

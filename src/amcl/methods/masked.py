@@ -25,7 +25,7 @@ class MaskedSettings(MethodSettings):
     """Blocks of the decoder."""
     decoder_heads: int = 16
     """Attention heads of the decoder."""
-    normalise_targets: bool = True
+    normalize_targets: bool = True
     """Predict each patch less its mean, over its standard deviation."""
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class MaskedSettings(MethodSettings):
     def targets(self, images: torch.Tensor, patch: int) -> torch.Tensor:
         """What is to be predicted of images, or of their noise: (N, L, P)."""
         patches = F.patchify(images, patch)
-        return F.normalised_patches(patches) if self.normalise_targets else patches
+        return F.normalized_patches(patches) if self.normalize_targets else patches
 
     def draw(
         self,

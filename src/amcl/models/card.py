@@ -79,7 +79,7 @@ def _front_matter(subject: Subject) -> str:
             "pipeline_tag: image-feature-extraction",
             "tags:",
             *(f"- {json.dumps(tag)}" for tag in tags),
-            "# license: the licence of these weights is yours to choose",
+            "# license: the license of these weights is yours to choose",
             "---",
         ]
     )
@@ -112,7 +112,7 @@ def _data(source: str) -> str:
 
 
 def _training(subject: Subject, config: Config) -> str:
-    method, optimiser, run = config.method, config.optimiser, config.run
+    method, optimizer, run = config.method, config.optimizer, config.run
     rows: list[tuple[str, Any]] = [
         ("method", METHODS[method.name]),
         *_heads(method),
@@ -123,9 +123,9 @@ def _training(subject: Subject, config: Config) -> str:
         ("images", "not known" if subject.images is None else f"{subject.images:,}"),
         ("epochs", _epochs(subject, run.epochs)),
         ("batch size", run.batch_size),
-        ("optimiser", f"{optimiser.optimiser}, {optimiser.schedule} schedule"),
-        ("learning rate", f"{optimiser.peak_rate(run.batch_size):g}"),
-        ("weight decay", f"{optimiser.weight_decay:g}"),
+        ("optimizer", f"{optimizer.optimizer}, {optimizer.schedule} schedule"),
+        ("learning rate", f"{optimizer.peak_rate(run.batch_size):g}"),
+        ("weight decay", f"{optimizer.weight_decay:g}"),
         ("seed", run.seed),
     ]
     return f"## Training\n\n{_table(('setting', 'value'), rows)}"

@@ -101,7 +101,7 @@ def _writable(subject: Subject, folder: Path | None) -> Path | None:
 
 
 def settings_of(subject: Subject) -> Protocols:
-    """The protocols as a model's run had them: kNN with as many neighbours."""
+    """The protocols as a model's run had them: kNN with as many neighbors."""
     if subject.config is None:
         return Protocols()
     return Protocols(knn=KnnSettings(k=subject.config.run.knn_k))
@@ -153,7 +153,7 @@ def _data(subject: Subject, on: JudgedOn, seed: int) -> tuple[DataSet, tuple[str
 def _split(source: str, on: JudgedOn) -> Literal["test", "validation"]:
     test = has_test_split(source)
     if on.split == "test" and not test:
-        raise ValueError(f"{source} has no labelled test split: use --split validation.")
+        raise ValueError(f"{source} has no labeled test split: use --split validation.")
     split: Literal["test", "validation"]
     split = "test" if on.split == "test" or (on.split == "auto" and test) else "validation"
     if on.validation and (split == "test" or validation_of(source) == "given"):

@@ -38,7 +38,7 @@ def export(
 
     - `backbone.safetensors`: timm's keys; amcl and `Backbone.code` load it;
     - `method.safetensors`, with `heads` and where there is a checkpoint: heads and φ too;
-    - `backbone.onnx`, with `onnx`: images (batch, 3, S, S), normalised, to features;
+    - `backbone.onnx`, with `onnx`: images (batch, 3, S, S), normalized, to features;
     - `README.md`: a model card; `export.json`: a list of these files.
 
     The folder may hold an earlier export of the same run, and nothing else. Files that are missing

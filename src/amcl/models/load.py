@@ -69,8 +69,8 @@ class _Asked:
 def load(source: str | os.PathLike[str]) -> Backbone:
     """The trained backbone of a run folder, a checkpoint or an exported file.
 
-    It turns images (N, 3, S, S) into features (N, D). `load(…).normalisation` are the mean and std
-    that images are to be normalised with. A timm model by name has random weights, with a warning;
+    It turns images (N, 3, S, S) into features (N, D). `load(…).normalization` are the mean and std
+    that images are to be normalized with. A timm model by name has random weights, with a warning;
     `open_model` takes more options, such as `pretrained=True`.
     """
     subject = open_model(os.fspath(source))
@@ -114,7 +114,7 @@ def open_model(
     >>> subject.backbone.dim
     128
     >>> subject.notes
-    ('untrained: random weights (seed 0)', 'images are normalised as ImageNet')
+    ('untrained: random weights (seed 0)', 'images are normalized as ImageNet')
     """
     import timm
 
@@ -218,7 +218,7 @@ def _of_others(name: str, path: Path, tables: dict[str, Table], asked: _Asked) -
     found = load_weights(backbone, tables, path, asked.prefix)
     mean, std = asked.mean or IMAGENET_MEAN, asked.std or IMAGENET_STD
     if asked.mean is None:
-        notes.append("images are normalised as ImageNet")
+        notes.append("images are normalized as ImageNet")
     return Subject(name=name, backbone=backbone, mean=mean, std=std, notes=(*found, *notes))
 
 
@@ -226,10 +226,10 @@ def _of_timm(name: str, asked: _Asked, seed: int) -> Subject:
     """A network by its name alone."""
     asked.refuse(name, "is a timm model, and neither file nor folder", "backbone", "prefix")
     backbone, notes = _fresh(name, asked, seed)
-    mean, std, told = IMAGENET_MEAN, IMAGENET_STD, "images are normalised as ImageNet"
+    mean, std, told = IMAGENET_MEAN, IMAGENET_STD, "images are normalized as ImageNet"
     if asked.pretrained:
         config = _take_pretrained(backbone)
-        mean, std, told = config.mean, config.std, "images are normalised as timm did"
+        mean, std, told = config.mean, config.std, "images are normalized as timm did"
         notes.insert(0, f"weights by timm: {config.tag or 'its default'}")
     else:
         notes.insert(0, f"untrained: random weights (seed {seed})")

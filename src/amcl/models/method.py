@@ -21,7 +21,7 @@ class SavedMethod:
     path: Path
     config: Config
     trained: dict[str, Any] | None
-    """Image size, normalisation, how far it came; None in checkpoints of the first versions."""
+    """Image size, normalization, how far it came; None in checkpoints of the first versions."""
     state: Table
 
     def backbone(self, trained: dict[str, Any]) -> Backbone:

@@ -27,7 +27,7 @@ def require_onnx() -> None:
 
 
 def write_onnx(backbone: Backbone, path: Path) -> None:
-    """Write a backbone to a new file: "images" (batch, 3, S, S), normalised, to "features".
+    """Write a backbone to a new file: "images" (batch, 3, S, S), normalized, to "features".
 
     The batch is of any size. An error unless onnxruntime computes from it what torch does.
     """

@@ -16,7 +16,7 @@ class Subject:
     name: str
     """For people: the run folder or file as given, or the timm model."""
     backbone: Backbone
-    """In evaluation mode, with `normalisation` set."""
+    """In evaluation mode, with `normalization` set."""
     mean: Rgb
     """Of the channels it was trained with, for values in [0, 1]."""
     std: Rgb
@@ -38,7 +38,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         self.backbone.eval()
-        self.backbone.normalisation = (self.mean, self.std)
+        self.backbone.normalization = (self.mean, self.std)
 
     def trained(self) -> dict[str, Any]:
         """What a file of its weights says about them, as a run's own files do."""

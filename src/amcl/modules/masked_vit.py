@@ -143,7 +143,7 @@ def plain_vit(network: nn.Module) -> Any:
     ):
         fault = f"a {kind.__name__} is not run as timm's VisionTransformer"
     elif hasattr(vit.patch_embed, "backbone"):
-        fault = "a convolutional stem shows patches their masked neighbours"
+        fault = "a convolutional stem shows patches their masked neighbors"
     elif vit.num_reg_tokens:
         fault = f"it has {vit.num_reg_tokens} register tokens, for which the decoder has no place"
     elif vit.pos_embed is None:

@@ -109,13 +109,13 @@ def default(data: str, method: str) -> Config:
 
 
 def summary(name: str) -> str:
-    """One line on a recipe: network, optimiser, batches and epochs."""
+    """One line on a recipe: network, optimizer, batches and epochs."""
     config = recipe(name)
     width = f" ×{config.backbone.width:.2g}" if config.backbone.width != 1 else ""
     epochs = f"{config.run.epochs} epochs"
     if isinstance(config.method, LGPSettings):
         epochs = f"{config.method.mae_epochs} of MAE and {epochs}"
     return (
-        f"{config.backbone.backbone}{width}, {config.optimiser.optimiser}, batches of "
+        f"{config.backbone.backbone}{width}, {config.optimizer.optimizer}, batches of "
         f"{config.run.batch_size}; {epochs}"
     )

@@ -11,7 +11,7 @@ from amcl.methods import (
     SimSiamSettings,
 )
 from amcl.training.config import Config, DataSettings, HardwareSettings, RunSettings
-from amcl.training.optimisers import OptimiserSettings
+from amcl.training.optimizers import OptimizerSettings
 from amcl.views import ViewSettings
 
 METHODS = ("simclr", "moco", "simsiam", "barlow")
@@ -30,15 +30,15 @@ def cifar(method: str, data: str = "cifar10") -> Config:
         data=DataSettings(data=data),
         backbone=BackboneSettings(backbone="resnet18"),
         method=settings[method],
-        optimiser=OptimiserSettings(
-            optimiser="sgd", lr=rates[method], weight_decay=5e-4, decay_norm_and_bias=True
+        optimizer=OptimizerSettings(
+            optimizer="sgd", lr=rates[method], weight_decay=5e-4, decay_norm_and_bias=True
         ),
         run=RunSettings(epochs=1000 if data == "cifar100" else 800, batch_size=512),
     )
 
 
 def stl10(method: str) -> Config:
-    """STL-10's 100,000 unlabelled images, ResNet-18, AdamW, batches of 512."""
+    """STL-10's 100,000 unlabeled images, ResNet-18, AdamW, batches of 512."""
     settings: dict[str, AnySettings] = {
         "simclr": SimCLRSettings(tau=0.07),
         "moco": MoCoSettings(tau=0.07),
@@ -50,7 +50,7 @@ def stl10(method: str) -> Config:
         views=ViewSettings(jitter=(0.5, 0.5, 0.5, 0.1), blur_kernel=9),
         backbone=BackboneSettings(backbone="resnet18"),
         method=settings[method],
-        optimiser=OptimiserSettings(optimiser="adamw", lr=5e-4, weight_decay=1e-4, final_lr=0.02),
+        optimizer=OptimizerSettings(optimizer="adamw", lr=5e-4, weight_decay=1e-4, final_lr=0.02),
         run=RunSettings(epochs=1000, batch_size=512),
     )
 
@@ -80,8 +80,8 @@ def imagenet(method: str) -> Config:
                 projector_bias=False,
                 projector_last_norm="affine",
             ),
-            optimiser=OptimiserSettings(
-                optimiser="lars", lr=0.3, lr_scaling="linear", weight_decay=1e-6, warmup_epochs=10
+            optimizer=OptimizerSettings(
+                optimizer="lars", lr=0.3, lr_scaling="linear", weight_decay=1e-6, warmup_epochs=10
             ),
             run=RunSettings(epochs=200, batch_size=4096),
         )
@@ -92,7 +92,7 @@ def imagenet(method: str) -> Config:
             method=MoCoSettings(
                 tau=0.2, queue=65536, momentum=0.999, symmetric=False, projector=(2048, 128)
             ),
-            optimiser=OptimiserSettings(lr=0.03, weight_decay=1e-4, decay_norm_and_bias=True),
+            optimizer=OptimizerSettings(lr=0.03, weight_decay=1e-4, decay_norm_and_bias=True),
             run=RunSettings(epochs=200, batch_size=256),
         )
     if method == "simsiam":
@@ -102,7 +102,7 @@ def imagenet(method: str) -> Config:
             method=SimSiamSettings(
                 projector=(2048, 2048, 2048), projector_bias=False, projector_last_norm="plain"
             ),
-            optimiser=OptimiserSettings(
+            optimizer=OptimizerSettings(
                 lr=0.05, lr_scaling="linear", weight_decay=1e-4, decay_norm_and_bias=True
             ),
             run=RunSettings(epochs=200, batch_size=512),
@@ -121,8 +121,8 @@ def imagenet(method: str) -> Config:
             projector_last_norm="plain",
             lam=0.0051,
         ),
-        optimiser=OptimiserSettings(
-            optimiser="lars",
+        optimizer=OptimizerSettings(
+            optimizer="lars",
             lr=0.2,
             lr_scaling="linear",
             bias_lr_scale=0.024,
@@ -146,17 +146,17 @@ def folder(method: str) -> Config:
         "simsiam": SimSiamSettings(projector=(1024, 1024), predictor=256),
         "barlow": BarlowTwinsSettings(projector=(1024, 1024)),
     }
-    optimiser = OptimiserSettings(
-        optimiser="adamw", lr=1e-3, lr_scaling="sqrt", weight_decay=1e-4, warmup_epochs=5
+    optimizer = OptimizerSettings(
+        optimizer="adamw", lr=1e-3, lr_scaling="sqrt", weight_decay=1e-4, warmup_epochs=5
     )
     if method == "simsiam":
-        optimiser = OptimiserSettings(lr=0.05, lr_scaling="linear", weight_decay=1e-4)
+        optimizer = OptimizerSettings(lr=0.05, lr_scaling="linear", weight_decay=1e-4)
     return Config(
         data=DataSettings(data="FOLDER"),
         views=ViewSettings(crop_scale=(0.2, 1.0)),
         backbone=BackboneSettings(backbone="resnet18"),
         method=settings[method],
-        optimiser=optimiser,
+        optimizer=optimizer,
         run=RunSettings(epochs=200, batch_size=256),
     )
 
@@ -173,9 +173,9 @@ def builtin(method: str) -> Config:
     }
     return Config(
         data=DataSettings(data="builtin"),
-        views=ViewSettings(crop_scale=(0.3, 1.0), jitter=(0.4, 0.4, 0.4, 0.5), grey_p=0.3),
+        views=ViewSettings(crop_scale=(0.3, 1.0), jitter=(0.4, 0.4, 0.4, 0.5), gray_p=0.3),
         backbone=BackboneSettings(backbone="resnet10t", width=0.25, stem="standard"),
         method=settings[method],
-        optimiser=OptimiserSettings(optimiser="adamw", lr=5e-3, weight_decay=1e-4),
+        optimizer=OptimizerSettings(optimizer="adamw", lr=5e-3, weight_decay=1e-4),
         run=RunSettings(epochs=30, batch_size=128, probe_every=5, knn_k=20),
     )

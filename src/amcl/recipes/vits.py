@@ -9,7 +9,7 @@ from typing import Any
 from amcl.backbones import BackboneSettings, Pool
 from amcl.methods import AnySettings, CANSettings, LGPSettings, MAESettings, MoCoV3Settings
 from amcl.training.config import Config, DataSettings, HardwareSettings, RunSettings
-from amcl.training.optimisers import OptimiserSettings
+from amcl.training.optimizers import OptimizerSettings
 from amcl.views import ViewSettings
 
 METHODS = ("mae", "can", "mocov3", "lgp")
@@ -23,7 +23,7 @@ def imagenet(method: str) -> Config:
     """ImageNet, ViT-B/16, as the original repositories have it."""
     epochs = {"mae": 800, "can": 800, "mocov3": 300, "lgp": 300}
     config = _start(method, "imagenet", BASE, RunSettings(epochs=epochs[method], batch_size=4096))
-    # MoCo v3's heads normalise over the whole batch.
+    # MoCo v3's heads normalize over the whole batch.
     hardware = HardwareSettings(sync_norm=method in ("mocov3", "lgp"))
     return replace(config, data=replace(config.data, workers=8), hardware=hardware)
 
@@ -50,7 +50,7 @@ def cifar(method: str, data: str = "cifar10") -> Config:
 
 
 def stl10(method: str) -> Config:
-    """STL-10's 100,000 unlabelled images, ViT-S/16; not in the paper."""
+    """STL-10's 100,000 unlabeled images, ViT-S/16; not in the paper."""
     run = RunSettings(epochs=1000, batch_size=512)
     return _start(method, "stl10", SMALL, run, decoder=(256, 4, 8), hidden=2048)
 
@@ -59,7 +59,7 @@ def folder(method: str) -> Config:
     """Pictures of your own: ViT-S/16, a common start, not tuned on any set."""
     run = RunSettings(epochs=400, batch_size=256)
     config = _start(method, "FOLDER", SMALL, run, decoder=(256, 4, 8), hidden=2048)
-    return replace(config, optimiser=replace(config.optimiser, warmup_epochs=20))
+    return replace(config, optimizer=replace(config.optimizer, warmup_epochs=20))
 
 
 def builtin(method: str) -> Config:
@@ -79,15 +79,15 @@ def builtin(method: str) -> Config:
         "mocov3": MoCoV3Settings(**moco),
         "lgp": LGPSettings(**decoder, **moco, thirds=(0.5, 0.5, 1.0), mae_epochs=1, mae_lr=2e-3),
     }
-    # In colour, a vision transformer tells pictures apart by that and learns no pattern for long.
-    views = ViewSettings(crop_scale=(0.3, 1.0), jitter=(0.4, 0.4, 0.4, 0.5), grey_p=1.0)
+    # In color, a vision transformer tells pictures apart by that and learns no pattern for long.
+    views = ViewSettings(crop_scale=(0.3, 1.0), jitter=(0.4, 0.4, 0.4, 0.5), gray_p=1.0)
     return Config(
         data=DataSettings(data="builtin"),
         views=_views(method) if method == "mae" else views,
         backbone=BackboneSettings(backbone="test_vit", pool="mean"),
         method=settings[method],
-        optimiser=OptimiserSettings(
-            optimiser="adamw",
+        optimizer=OptimizerSettings(
+            optimizer="adamw",
             lr=2e-3,
             weight_decay=0.05,
             adam_betas=(0.9, 0.95),
@@ -126,8 +126,8 @@ def _start(
         views=_views(method),
         backbone=BackboneSettings(backbone=backbone, pool=pool),
         method=settings[method],
-        optimiser=OptimiserSettings(
-            optimiser="adamw",
+        optimizer=OptimizerSettings(
+            optimizer="adamw",
             lr=rate,
             lr_scaling="linear",
             weight_decay=decay,

@@ -24,7 +24,7 @@ class Line:
     label: str
     points: Sequence[tuple[float, float]]
     order: int = 0
-    """Decides colour and style."""
+    """Decides color and style."""
 
     @property
     def shown(self) -> list[tuple[float, float]]:
@@ -72,14 +72,14 @@ def two_histograms(
 def draw_pairs(
     ax: "Axes", edges: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor
 ) -> None:
-    """The histograms of both on axes, in the colours that the paper has for them."""
-    for shares, colour, label in (
+    """The histograms of both on axes, in the colors that the paper has for them."""
+    for shares, color, label in (
         (positive, VERMILION, "positive pairs"),
         (negative, BLUE, "negative pairs"),
     ):
         drawn = (100 * shares).numpy()
-        ax.stairs(drawn, edges.numpy(), fill=True, color=colour, alpha=0.4)
-        ax.stairs(drawn, edges.numpy(), color=colour, lw=1.2, label=label)
+        ax.stairs(drawn, edges.numpy(), fill=True, color=color, alpha=0.4)
+        ax.stairs(drawn, edges.numpy(), color=color, lw=1.2, label=label)
     ax.set_ylim(bottom=0)
 
 
@@ -110,7 +110,7 @@ def outlines(
 
 
 def matrix(values: torch.Tensor, labels: Sequence[str]) -> "Figure":
-    """Numbers from −1 to 1 in a square, the stronger the colour the further from 0."""
+    """Numbers from −1 to 1 in a square, the stronger the color the further from 0."""
     from matplotlib.patches import Rectangle
 
     count = len(labels)
@@ -121,8 +121,8 @@ def matrix(values: torch.Tensor, labels: Sequence[str]) -> "Figure":
         for j, value in enumerate(row):
             known = math.isfinite(value)
             strength = 0.6 * min(abs(value), 1) if known else 0
-            colour = BLUE if not known or value >= 0 else VERMILION
-            cell = Rectangle((j - 0.5, i - 0.5), 1, 1, color=colour, alpha=strength, lw=0)
+            color = BLUE if not known or value >= 0 else VERMILION
+            cell = Rectangle((j - 0.5, i - 0.5), 1, 1, color=color, alpha=strength, lw=0)
             ax.add_patch(cell)
             text = f"{value:.3f}" if known else "–"
             ax.text(j, i, text, ha="center", va="center", fontsize=10, color=DARK)
@@ -146,8 +146,8 @@ def confusion(counts: torch.Tensor, labels: Sequence[str]) -> "Figure":
     shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
     for i, (row, share) in enumerate(zip(counts.tolist(), shares.tolist(), strict=True)):
         for j, (images, part) in enumerate(zip(row, share, strict=True)):
-            colour = BLUE if i == j else VERMILION
-            cell = Rectangle((j - 0.5, i - 0.5), 1, 1, color=colour, alpha=0.7 * part, lw=0)
+            color = BLUE if i == j else VERMILION
+            cell = Rectangle((j - 0.5, i - 0.5), 1, 1, color=color, alpha=0.7 * part, lw=0)
             ax.add_patch(cell)
             if images:
                 ax.text(j, i, f"{images}", ha="center", va="center", fontsize=8, color=DARK)
@@ -163,7 +163,7 @@ def confusion(counts: torch.Tensor, labels: Sequence[str]) -> "Figure":
 
 
 def _mark(i: int, points: int) -> dict[str, Any]:
-    """Colour and style of the i-th line, with dots where points are few."""
+    """Color and style of the i-th line, with dots where points are few."""
     mark: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)]}
     mark["ls"] = _STYLES[i // len(PALETTE) % len(_STYLES)]
     return mark | ({"marker": "o", "ms": 3.5} if points <= 20 else {})

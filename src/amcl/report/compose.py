@@ -87,5 +87,5 @@ def _facts(run: Run) -> list[tuple[str, str]]:
 def _footer(runs: Sequence[Run]) -> str:
     samples = [run.sample for run in runs if run.sample is not None]
     looked = dict.fromkeys(f"{len(sample)} {sample.source}" for sample in samples)
-    images = f" Pairs, heads, neighbours and map are of {'; '.join(looked)}." if looked else ""
+    images = f" Pairs, heads, neighbors and map are of {'; '.join(looked)}." if looked else ""
     return f"Made from {', '.join(str(run.path) for run in runs)} by `amcl report`.{images}"

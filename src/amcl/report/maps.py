@@ -13,7 +13,7 @@ WIDTH, HEIGHT, MARGIN = 820, 560, 20
 THUMB = 64
 """Pixels a side beyond which thumbs are made smaller."""
 _SHAPES = ("M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0z", "M0,-6.5L6.5,0 0,6.5 -6.5,0z")
-"""A disc, and a square on its corner for the classes that begin the colours anew."""
+"""A disc, and a square on its corner for the classes that begin the colors anew."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Kind:
     """The points of one class: how they are marked, and what the class is called."""
 
     name: str
-    colour: str
+    color: str
     shape: str
 
 
@@ -43,11 +43,11 @@ def drawn(block: Map) -> Drawn:
     """Places in the frame, marks of classes, and all thumbs on one sheet."""
     labels = [""] * len(block.points) if block.labels is None else list(block.labels)
     names = sorted(set(labels))
-    marks = [(colour, shape) for shape in _SHAPES for colour in PALETTE]
+    marks = [(color, shape) for shape in _SHAPES for color in PALETTE]
     named = 1 < len(names) <= len(marks)
     kinds = [
-        Kind(name, on_page(colour), shape)
-        for name, (colour, shape) in zip(
+        Kind(name, on_page(color), shape)
+        for name, (color, shape) in zip(
             names, marks if named else [(BLUE, _SHAPES[0])] * len(names), strict=False
         )
     ]
@@ -72,8 +72,8 @@ def _placed(points: torch.Tensor) -> torch.Tensor:
     room = torch.tensor([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN], dtype=torch.float64)
     scale = (room / (high - low).clamp(min=1e-12)).min()
     middle = torch.tensor([WIDTH, HEIGHT], dtype=torch.float64) / 2
-    centred = (points - (low + high) / 2) * scale
-    return (middle + centred * torch.tensor([1.0, -1.0])).round(decimals=1)
+    centered = (points - (low + high) / 2) * scale
+    return (middle + centered * torch.tensor([1.0, -1.0])).round(decimals=1)
 
 
 def _small(thumbs: torch.Tensor) -> torch.Tensor:

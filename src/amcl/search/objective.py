@@ -52,10 +52,10 @@ def on_validation(config: Config) -> Config:
 
 def objective_for(data: DataSet, asked: Objective | None) -> Objective:
     """What to search by: as asked, else kNN where there are labels."""
-    labelled = data.probe is not None
+    labeled = data.probe is not None
     if asked is None:
-        return "knn" if labelled else "effective-rank"
-    if is_share(asked) and not labelled:
+        return "knn" if labeled else "effective-rank"
+    if is_share(asked) and not labeled:
         reasons = f" ({'; '.join(data.notes)})" if data.notes else ""
         raise ValueError(
             f"--objective {asked} needs labels, and {data.name} has none in use{reasons}: use "

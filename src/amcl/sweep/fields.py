@@ -13,7 +13,7 @@ from amcl.training.unused import TOP_K, broken_rule, values_of
 Values = dict[str, Any]
 
 # What is learned hangs on these sections; where it is learned does not matter.
-_SECTIONS = ("data", "views", "backbone", "method", "optimiser", "run")
+_SECTIONS = ("data", "views", "backbone", "method", "optimizer", "run")
 _RANGE = ("eta", "iota")  # the paper's spelling of tau_lower and tau_upper
 _FREE = ("data_root", "memory", "workers")  # where images lie and how they are read
 

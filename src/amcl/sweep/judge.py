@@ -17,13 +17,13 @@ SPLITS: tuple[Split, ...] = Split.__args__  # type: ignore[attr-defined]
 def splits_for(protocol: Protocol, split: Split) -> tuple[str, ...]:
     """The splits that a result may be of, the best first; images without labels are all "train"."""
     found: tuple[str, ...] = ("test", "validation") if split == "auto" else (split,)
-    return (*found, "train") if protocol == "unlabelled" else found
+    return (*found, "train") if protocol == "unlabeled" else found
 
 
 def check_split(config: Config, split: Split) -> None:
     """An error, before anything is trained, where there is no such split to judge on."""
     if split == "test" and not has_test_split(config.data.data):
-        raise ValueError(f"{config.data.data} has no labelled test split: use --split validation.")
+        raise ValueError(f"{config.data.data} has no labeled test split: use --split validation.")
 
 
 def judge(

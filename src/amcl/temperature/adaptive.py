@@ -18,7 +18,7 @@ _GATE = 8  # with a mean cosine of 0.1 temperatures keep 43 % of their reach, wi
 _LENGTH_EPS = 1e-8  # φ's squared length is about 1/3; this bounds gradients where all are alike
 _USES_BEFORE_WARNING = 4000  # a loss uses φ two or three times a call, and a step may accumulate
 
-PhiOutput = Literal["centred", "plain"]
+PhiOutput = Literal["centered", "plain"]
 PRIOR_FIX = "it is the temperature you believe in, or 'literal' for the paper's 2/D"
 _FLOOR_FIX = "the floor of τ keeps it from 0; 0.05 to 0.2 trains well"
 
@@ -49,7 +49,7 @@ class AdaptiveTemperature(Temperature):
 
     φ is shared by all heads and trained by the loss: give `parameters()` of the loss to the
     optimizer. It is one linear layer on L2-normalized z; the paper says neither its depth, its
-    input nor its scale. Its output is "centred" on its mean over the items it comes with (a view
+    input nor its scale. Its output is "centered" on its mean over the items it comes with (a view
     of the batch over all processes, or a queue, each on its own mean) and brought to length √ρ
     (`phi_scale`): r is ρ times a correlation, about 0 for pairs as alike as most, so that
     temperatures stay around the middle of their range and differ. The temperature of a pair
@@ -76,7 +76,7 @@ class AdaptiveTemperature(Temperature):
         upper: float | None = None,
         phi_depth: int = 1,
         phi_input: Literal["unit", "raw"] = "unit",
-        phi_output: PhiOutput = "centred",
+        phi_output: PhiOutput = "centered",
         phi_scale: float = 2.0,
         phi_gradient: bool = True,
     ) -> None:
@@ -85,7 +85,7 @@ class AdaptiveTemperature(Temperature):
         self.eta, self.iota = _range(eta, iota, lower, upper)
         whole_number("phi_depth", phi_depth)
         choose("phi_input", phi_input, ("unit", "raw"))
-        choose("phi_output", phi_output, ("centred", "plain"))
+        choose("phi_output", phi_output, ("centered", "plain"))
         positive_number("phi_scale", phi_scale, "it is ρ, the greatest r; 1 to 4 are usual")
         self.phi_input, self.phi_output, self.phi_scale = phi_input, phi_output, phi_scale
         self.phi_gradient = phi_gradient
@@ -137,7 +137,7 @@ class AdaptiveTemperature(Temperature):
         return keys if self.phi_output == "plain" else keys * math.sqrt(self.phi_scale)
 
     def _layers(self, z: torch.Tensor) -> torch.Tensor:
-        """φ before it is centred."""
+        """φ before it is centered."""
         if z.shape[-1] != self.dim:
             raise ValueError(
                 f"φ was made for vectors of width dim={self.dim}, but these are {z.shape[-1]} "
@@ -180,7 +180,7 @@ class AdaptiveTemperature(Temperature):
         return f"{said}, phi_gradient={self.phi_gradient}"
 
     def _warn_if_phi_stands_still(self) -> None:
-        """Say so when many training steps have gone by and no optimiser has touched φ."""
+        """Say so when many training steps have gone by and no optimizer has touched φ."""
         weight = next(self.phi.parameters())
         watch = self.training and torch.is_grad_enabled() and weight.requires_grad
         if torch.compiler.is_compiling() or not watch:

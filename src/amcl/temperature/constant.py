@@ -29,7 +29,7 @@ class ConstantTemperature(Temperature):
 class LearnableTemperature(Temperature):
     """One τ for every pair and head, learned with the network, as in CLIP.
 
-    log τ is the parameter; before each use it is put back inside its bounds, so that an optimiser
+    log τ is the parameter; before each use it is put back inside its bounds, so that an optimizer
     step over the edge cannot strand it there.
     """
 

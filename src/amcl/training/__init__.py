@@ -7,7 +7,7 @@ from amcl.training.config import (
     RunSettings,
 )
 from amcl.training.errors import Interrupted, NonFiniteError, RunError
-from amcl.training.optimisers import LARS, OptimiserSettings
+from amcl.training.optimizers import LARS, OptimizerSettings
 from amcl.training.pretrain import pretrain
 from amcl.training.run_folder import RunFolder, read_metrics
 
@@ -18,7 +18,7 @@ __all__ = [
     "HardwareSettings",
     "Interrupted",
     "NonFiniteError",
-    "OptimiserSettings",
+    "OptimizerSettings",
     "RunError",
     "RunFolder",
     "RunSettings",

@@ -19,7 +19,7 @@ from amcl.methods import METHODS, AnySettings, HeadSettings, MoCoSettings, SimCL
 from amcl.methods.contrastive import ContrastiveSettings
 from amcl.methods.momentum import MomentumSettings
 from amcl.settings import choose, finite_number, whole_number
-from amcl.training.optimisers import OptimiserSettings
+from amcl.training.optimizers import OptimizerSettings
 from amcl.views import ViewSettings
 
 UNLEARNED = ("save_every", "save_minutes", "keep_every", "log_every", "tensorboard", "wandb")
@@ -102,7 +102,7 @@ class RunSettings:
     probe_every: int = 10
     """Epochs between probes: kNN where there are labels, spread of features, temperatures."""
     knn_k: int | None = None
-    """Neighbours of the kNN probe; none: the median size of the classes, at most 200."""
+    """Neighbors of the kNN probe; none: the median size of the classes, at most 200."""
     save_every: int = 1
     """Epochs between checkpoints; epochs of a few seconds share one."""
     save_minutes: float = 10.0
@@ -168,7 +168,7 @@ class Config:
     views: ViewSettings = field(default_factory=ViewSettings)
     backbone: BackboneSettings = field(default_factory=BackboneSettings)
     method: AnySettings = field(default_factory=SimCLRSettings)
-    optimiser: OptimiserSettings = field(default_factory=OptimiserSettings)
+    optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     run: RunSettings = field(default_factory=RunSettings)
     hardware: HardwareSettings = field(default_factory=HardwareSettings)
 

@@ -73,7 +73,7 @@ def at_length(config: Config, epochs: int | None, mae_epochs: int | None = None)
     LGP's first stage keeps its proportion to the second unless `mae_epochs` says otherwise. The
     warm-up becomes at most a tenth of each stage, or the share of it that it was before.
     """
-    method, warmup = config.method, config.optimiser.warmup_epochs
+    method, warmup = config.method, config.optimizer.warmup_epochs
     epochs = epochs or config.run.epochs
     lengths = [(config.run.epochs, epochs)]
     if isinstance(method, LGPSettings) and config.run.init is None:
@@ -81,11 +81,11 @@ def at_length(config: Config, epochs: int | None, mae_epochs: int | None = None)
         lengths.append((method.mae_epochs, mae_epochs or in_proportion))
         method = replace(method, mae_epochs=lengths[-1][1])
     for before, now in lengths:
-        share = max(_WARMUP, config.optimiser.warmup_epochs / before)
+        share = max(_WARMUP, config.optimizer.warmup_epochs / before)
         warmup = min(warmup, round(share * now, 6))
     return replace(
         config,
         run=replace(config.run, epochs=epochs),
         method=method,
-        optimiser=replace(config.optimiser, warmup_epochs=warmup),
+        optimizer=replace(config.optimizer, warmup_epochs=warmup),
     )

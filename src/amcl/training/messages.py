@@ -5,7 +5,7 @@ import logging
 from amcl.methods import HeadSettings, MAESettings, Method
 from amcl.methods.heads import ADAPTIVE
 from amcl.training.config import Config
-from amcl.training.optimisers import rate_factor
+from amcl.training.optimizers import rate_factor
 from amcl.training.plan import Plan, counted
 from amcl.training.run_folder import RunFolder
 
@@ -32,17 +32,17 @@ def tell_start(config: Config, method: Method, plan: Plan, done: int) -> None:
         logger.info(
             f"each epoch leaves out {plan.left_over} of {plan.images} images, others each time"
         )
-    if config.optimiser.warmup_epochs >= plan.epochs:
+    if config.optimizer.warmup_epochs >= plan.epochs:
         logger.warning(
-            f"the whole run lies within its warm-up of {config.optimiser.warmup_epochs:g} epochs: "
+            f"the whole run lies within its warm-up of {config.optimizer.warmup_epochs:g} epochs: "
             "shorten that with --warmup-epochs, or train for more --epochs"
         )
 
 
 def tell_new_length(config: Config, plan: Plan, done: int, before: int) -> None:
     """Say that a resumed run has another length than it began with."""
-    peak = config.optimiser.peak_rate(config.run.batch_size)
-    rate = peak * rate_factor(config.optimiser, done / plan.per_epoch, plan.epochs)
+    peak = config.optimizer.peak_rate(config.run.batch_size)
+    rate = peak * rate_factor(config.optimizer, done / plan.per_epoch, plan.epochs)
     logger.info(
         f"the run has {counted(plan.epochs, 'epoch')} now instead of {before}: from step {done} on "
         f"its schedules are those of {counted(plan.epochs, 'epoch')}, and the learning rate "
@@ -99,14 +99,14 @@ def non_finite(what: str, done: int, folder: RunFolder, config: Config) -> str:
 
 def _rate(config: Config, plan: Plan) -> str:
     """The learning rate, its scaling by the batch, and its warm-up."""
-    optimiser = config.optimiser
-    text = f"learning rate {optimiser.peak_rate(plan.batch_size):.3g}"
-    if optimiser.lr_scaling != "none":
-        text += f" (--lr {optimiser.lr:g}, scaled to batches of {plan.batch_size})"
-    if optimiser.warmup_epochs:
-        steps = min(round(optimiser.warmup_epochs * plan.per_epoch), plan.total)
-        epochs = "epoch" if optimiser.warmup_epochs == 1 else "epochs"
+    optimizer = config.optimizer
+    text = f"learning rate {optimizer.peak_rate(plan.batch_size):.3g}"
+    if optimizer.lr_scaling != "none":
+        text += f" (--lr {optimizer.lr:g}, scaled to batches of {plan.batch_size})"
+    if optimizer.warmup_epochs:
+        steps = min(round(optimizer.warmup_epochs * plan.per_epoch), plan.total)
+        epochs = "epoch" if optimizer.warmup_epochs == 1 else "epochs"
         text += (
-            f", after a warm-up of {optimiser.warmup_epochs:.3g} {epochs}, {counted(steps, 'step')}"
+            f", after a warm-up of {optimizer.warmup_epochs:.3g} {epochs}, {counted(steps, 'step')}"
         )
     return text

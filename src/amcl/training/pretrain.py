@@ -37,7 +37,7 @@ from amcl.training.messages import (
     tell_new_length,
     tell_start,
 )
-from amcl.training.optimisers import make_optimiser
+from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan, counted
 from amcl.training.run_folder import RunFolder
 from amcl.training.start import first_stage, init_of, method_to_train
@@ -154,16 +154,16 @@ def _train(
     checkpoint = None if begin is not None else folder.find_checkpoint()
     init = init_of(config, folder) if checkpoint is None else None
     method = method_to_train(config, data.image_size, init)
-    optimiser = make_optimiser(method, config.optimiser, config.run.batch_size)
+    optimizer = make_optimizer(method, config.optimizer, config.run.batch_size)
     views = Views(data.image_size, config.views, mean=data.mean, std=data.std)
     feed = Feed(method, views, plan, fabric.device, channels_last=config.hardware.channels_last)
     watch = Watch(data, config.run.knn_k) if first else None
 
-    trained, optimiser = fabric.setup(method, optimiser)
-    take_step = Stepper(fabric, config, plan, method, trained, optimiser, feed)
+    trained, optimizer = fabric.setup(method, optimizer)
+    take_step = Stepper(fabric, config, plan, method, trained, optimizer, feed)
     done, loss_sum = 0, torch.zeros((), device=fabric.device)
     if checkpoint is not None:
-        done = _restore(load_checkpoint(checkpoint), fabric, method, optimiser, loss_sum)
+        done = _restore(load_checkpoint(checkpoint), fabric, method, optimizer, loss_sum)
         if done > plan.total:
             raise RunError(shorter_than_done(folder, done, plan, stored))
     if first:
@@ -191,7 +191,7 @@ def _train(
     def save() -> None:
         if first:
             _require_finite(method, done, folder, config)
-            state = _state(fabric, method, optimiser, loss_sum, done, config)
+            state = _state(fabric, method, optimizer, loss_sum, done, config)
             save_checkpoint(folder.checkpoint, {**state, "trained": trained_on(data, plan, done)})
 
     if checkpoint is None:
@@ -267,7 +267,7 @@ def _train(
 
 
 def trained_on(data: DataSet, plan: Plan, done: int) -> dict[str, Any]:
-    """What a model needs to be used without its data set: normalisation, and how far it came."""
+    """What a model needs to be used without its data set: normalization, and how far it came."""
     return {
         "image_size": data.image_size,
         "mean": data.mean,
@@ -340,7 +340,7 @@ def _probe(
         for name, value in found.items()
     )
     logger.info("epoch %d  %s", epoch, text)
-    early = done < max(_EARLY * plan.total, config.optimiser.warmup_epochs * plan.per_epoch)
+    early = done < max(_EARLY * plan.total, config.optimizer.warmup_epochs * plan.per_epoch)
     for told in [] if early else watch.advice(method, found):
         logger.warning("epoch %d: %s", epoch, told)
     return row
@@ -349,7 +349,7 @@ def _probe(
 def _state(
     fabric: Fabric,
     method: Method,
-    optimiser: Any,
+    optimizer: Any,
     loss_sum: torch.Tensor,
     done: int,
     config: Config,
@@ -358,7 +358,7 @@ def _state(
         "step": done,
         "config": config.to_toml(),
         "method": method.state_dict(),
-        "optimiser": optimiser.state_dict(),
+        "optimizer": optimizer.state_dict(),
         "loss_sum": loss_sum,
         "precision": fabric.strategy.precision.state_dict(),
     }
@@ -368,11 +368,11 @@ def _restore(
     state: dict[str, Any],
     fabric: Fabric,
     method: Method,
-    optimiser: Any,
+    optimizer: Any,
     loss_sum: torch.Tensor,
 ) -> int:
     method.load_state_dict(state["method"])
-    optimiser.load_state_dict(state["optimiser"])
+    optimizer.load_state_dict(state["optimizer"])
     fabric.strategy.precision.load_state_dict(state["precision"])
     loss_sum.copy_(state["loss_sum"])
     step: int = state["step"]

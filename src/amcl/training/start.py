@@ -30,9 +30,9 @@ def first_stage(config: Config) -> Config | None:
             config.views, views=letters, crop_scale=(0.2, 1.0), min_overlap=0.0, overlap=None
         ),
         method=MAESettings(**masked),
-        optimiser=replace(
-            config.optimiser,
-            optimiser="adamw",
+        optimizer=replace(
+            config.optimizer,
+            optimizer="adamw",
             lr=method.mae_lr,
             adam_betas=(0.9, 0.95),
             weight_decay=0.05,

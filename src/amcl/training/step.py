@@ -1,4 +1,4 @@
-"""One step of training: images, views, loss, gradient, optimiser."""
+"""One step of training: images, views, loss, gradient, optimizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amcl.methods import Method
 from amcl.seeds import seed_of
 from amcl.training.config import Config
 from amcl.training.feed import Feed
-from amcl.training.optimisers import rate_factor, set_rate
+from amcl.training.optimizers import rate_factor, set_rate
 from amcl.training.plan import Plan
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ logger = logging.getLogger("amcl")
 class Stepper:
     """Trains a method, a step of the plan at a time.
 
-    `trained` and `optimiser` are what Fabric made of the method and its optimiser.
+    `trained` and `optimizer` are what Fabric made of the method and its optimizer.
     """
 
     def __init__(
@@ -35,12 +35,12 @@ class Stepper:
         plan: Plan,
         method: Method,
         trained: Any,
-        optimiser: Any,
+        optimizer: Any,
         feed: Feed,
     ) -> None:
         self.fabric, self.config, self.plan, self.feed = fabric, config, plan, feed
-        self.method, self.trained, self.optimiser = method, trained, optimiser
-        self._peak = config.optimiser.peak_rate(config.run.batch_size)
+        self.method, self.trained, self.optimizer = method, trained, optimizer
+        self._peak = config.optimizer.peak_rate(config.run.batch_size)
         self._skipped = set[str]()
 
     def __call__(
@@ -52,8 +52,8 @@ class Stepper:
         parts = [next(batches) for _ in range(plan.accumulate)]
         epoch = step / plan.per_epoch
         torch.manual_seed(seed_of(config.run.seed, "step", step, fabric.global_rank))
-        factor = rate_factor(config.optimiser, epoch, config.run.epochs)
-        rate = set_rate(self.optimiser, self._peak, factor)
+        factor = rate_factor(config.optimizer, epoch, config.run.epochs)
+        rate = set_rate(self.optimizer, self._peak, factor)
         self.method.before_step(epoch, step / plan.total)
         loss = torch.zeros((), device=fabric.device)
         for part, batch in enumerate(parts):
@@ -64,10 +64,10 @@ class Stepper:
                 part_loss = self.trained(*views, **beside, watch=watch and last)
                 fabric.backward(part_loss / plan.accumulate)
             loss += part_loss.detach() / plan.accumulate
-        if config.optimiser.clip:
-            fabric.clip_gradients(self.trained, self.optimiser, max_norm=config.optimiser.clip)
-        self.optimiser.step()
-        self.optimiser.zero_grad()
+        if config.optimizer.clip:
+            fabric.clip_gradients(self.trained, self.optimizer, max_norm=config.optimizer.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
         self.method.after_step()
         return loss, rate
 

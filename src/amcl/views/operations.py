@@ -1,6 +1,6 @@
 """The operations of a view as pure functions on batches, with parameters of their own per image.
 
-Images are (3, N, H, W), float32 in [0, 1]: a contiguous plane a channel, so that colour operations
+Images are (3, N, H, W), float32 in [0, 1]: a contiguous plane a channel, so that color operations
 run over long stretches of memory. Each operation gives, image by image, what torchvision's of
 that name gives, and an image's result does not depend on the rest of the batch. Parameters may
 stay on the CPU while the images are elsewhere: choosing images there waits for no other device.
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
-_GREY = (0.2989, 0.587, 0.114)  # ITU-R BT.601, to torchvision's digits
+_GRAY = (0.2989, 0.587, 0.114)  # ITU-R BT.601, to torchvision's digits
 _TOUCH = 1e-3  # of a pixel: below it, a box that ends on a pixel's border does not touch the next
 
 
@@ -102,15 +102,15 @@ def jitter(images: torch.Tensor, factors: torch.Tensor, order: torch.Tensor) -> 
 def blend(images: torch.Tensor, factor: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
     """x ← clamp(f·x + (1 − f)·m) with each image's factor f and kind of m, both (N,); in place.
 
-    m is 0 for BRIGHTNESS, the image's mean grey for CONTRAST, the pixel's grey for SATURATION.
+    m is 0 for BRIGHTNESS, the image's mean gray for CONTRAST, the pixel's gray for SATURATION.
     """
     rest = 1 - factor
     scales = torch.stack([factor, rest * (kind == CONTRAST), rest * (kind == SATURATION)])
-    factor, of_mean, of_grey = scales.to(images.device)[..., None, None]
-    other = grey(images)
+    factor, of_mean, of_gray = scales.to(images.device)[..., None, None]
+    other = gray(images)
     # One side after the other: threads would split the sum over a whole image when N is 1.
     mean = other.mean(-1, keepdim=True).mean(-2, keepdim=True)
-    other.mul_(of_grey).add_(mean * of_mean)
+    other.mul_(of_gray).add_(mean * of_mean)
     return images.mul_(factor).add_(other).clamp_(0, 1)
 
 
@@ -126,7 +126,7 @@ def shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     hue = (red - green).add_(chroma, alpha=4)
     hue.lerp_((blue - red).add_(chroma, alpha=2), _equal(green, largest))
     hue.lerp_(green - blue, _equal(red, largest))
-    hue.div_(chroma.clamp_min(1e-12))  # grey pixels: 0 / tiny, and no chroma to show a hue
+    hue.div_(chroma.clamp_min(1e-12))  # gray pixels: 0 / tiny, and no chroma to show a hue
     hue.add_(6 * shift.to(images.device)[:, None, None])
     hue.sub_(hue.div(6).floor_().mul_(6))
     ramps = (
@@ -139,15 +139,15 @@ def shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
     return images
 
 
-def grey(images: torch.Tensor) -> torch.Tensor:
-    """The grey of each pixel: (3, N, H, W) to (N, H, W)."""
+def gray(images: torch.Tensor) -> torch.Tensor:
+    """The gray of each pixel: (3, N, H, W) to (N, H, W)."""
     red, green, blue = images.unbind(0)
-    return red.mul(_GREY[0]).add_(green, alpha=_GREY[1]).add_(blue, alpha=_GREY[2])
+    return red.mul(_GRAY[0]).add_(green, alpha=_GRAY[1]).add_(blue, alpha=_GRAY[2])
 
 
-def drop_colour(images: torch.Tensor) -> torch.Tensor:
-    """All three channels become the grey of the pixel."""
-    return grey(images).expand_as(images)
+def drop_color(images: torch.Tensor) -> torch.Tensor:
+    """All three channels become the gray of the pixel."""
+    return gray(images).expand_as(images)
 
 
 def blur(images: torch.Tensor, sigma: torch.Tensor, taps: int) -> torch.Tensor:
@@ -181,10 +181,10 @@ def _resize_taps(start: torch.Tensor, length: torch.Tensor, pixels: int, size: i
     scale = length / size
     support = scale.clamp_min(1)[..., None, None]
     middles = torch.arange(size, device=start.device) + 0.5
-    centre = (start[..., None] + middles * scale[..., None])[..., None]
+    center = (start[..., None] + middles * scale[..., None])[..., None]
     taps = torch.arange(math.ceil(2 * max(1, pixels / size)), device=start.device)
-    pixel = (centre - support + 0.5).floor() + taps
-    weight = (1 - (pixel + 0.5 - centre).abs() / support).clamp_min_(0)
+    pixel = (center - support + 0.5).floor() + taps
+    weight = (1 - (pixel + 0.5 - center).abs() / support).clamp_min_(0)
     begin, end = start[..., None, None], (start + length)[..., None, None]
     weight *= (pixel > begin - 1 + _TOUCH) & (pixel < end - _TOUCH)
     weight /= weight.sum(-1, keepdim=True)

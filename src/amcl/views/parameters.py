@@ -19,8 +19,8 @@ class ViewParameters:
     """Factors of brightness, contrast, saturation, and the shift of hue, (2, n, 4)."""
     order: torch.Tensor
     """Which of these four comes first, second, third, last, (2, n, 4)."""
-    grey: torch.Tensor
-    """True where the colours are dropped, (2, n)."""
+    gray: torch.Tensor
+    """True where the colors are dropped, (2, n)."""
     sigma: torch.Tensor
     """σ of the blur, 0 for none, (2, n)."""
     solarize: torch.Tensor

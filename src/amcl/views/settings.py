@@ -10,8 +10,8 @@ from amcl.views import boxes
 LETTERS = {
     "a": "random resized crop",
     "b": "Gaussian blur",
-    "c": "colour dropping (greyscale)",
-    "d": "colour distortion (jitter)",
+    "c": "color dropping (grayscale)",
+    "d": "color distortion (jitter)",
     "e": "horizontal flip",
     "s": "solarize",
 }
@@ -22,7 +22,7 @@ class ViewSettings:
     """Which operations make a view, how often and how strong."""
 
     views: str = "abcde"
-    """Operations that are on: a crop, b blur, c grey, d jitter, e flip, s solarize."""
+    """Operations that are on: a crop, b blur, c gray, d jitter, e flip, s solarize."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Least and most share of the picture's area that a crop takes."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
@@ -30,11 +30,11 @@ class ViewSettings:
     flip_p: float = 0.5
     """Probability of the horizontal flip."""
     jitter_p: float = 0.8
-    """Probability of the colour jitter."""
+    """Probability of the color jitter."""
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
     """Strength of the jitter of brightness, contrast, saturation and hue (at most 0.5)."""
-    grey_p: float = 0.2
-    """Probability of greyscale."""
+    gray_p: float = 0.2
+    """Probability of grayscale."""
     blur_p: tuple[float, float] = (0.5, 0.5)
     """Probability of the blur, in the first and in the second view."""
     blur_sigma: tuple[float, float] = (0.1, 2.0)
@@ -57,7 +57,7 @@ class ViewSettings:
                 f"views={self.views!r} has no operation for {', '.join(map(repr, unknown))}: "
                 f"choose letters from {known}."
             )
-        for name in ("flip_p", "jitter_p", "grey_p", "solarize_threshold", "min_overlap"):
+        for name in ("flip_p", "jitter_p", "gray_p", "solarize_threshold", "min_overlap"):
             _within(name, [getattr(self, name)], 1)
         for name in ("blur_p", "solarize_p"):
             _within(name, numbers(name, getattr(self, name), 2), 1)

@@ -18,7 +18,7 @@ _DEFAULTS = ViewSettings()
 class Views:
     """Two random views of each image in a batch, made on the device of the images.
 
-    Crop, flip, jitter, greyscale, blur, solarize, in this order, then (x − mean) / std. All chance
+    Crop, flip, jitter, grayscale, blur, solarize, in this order, then (x − mean) / std. All chance
     lies in `draw`: the same generator gives the same views on every device, and a part of the
     batch gives that part of the views, bit for bit on a CPU. Each operation draws whether it is
     on or not, so switching one off leaves the chance of the others as it was.
@@ -86,7 +86,7 @@ class Views:
             flip=happens(0, "e", s.flip_p),
             jitter=self._factors(strength, happens(1, "d", s.jitter_p)),
             order=order,
-            grey=happens(2, "c", s.grey_p),
+            gray=happens(2, "c", s.gray_p),
             sigma=(sigma + s.blur_sigma[0]) * happens(3, "b", s.blur_p),
             solarize=happens(4, "s", s.solarize_p),
         )
@@ -98,7 +98,7 @@ class Views:
         *,
         generator: torch.Generator | None = None,
     ) -> torch.Tensor:
-        """The views (2, N, 3, size, size) of uint8 images (N, 3, H, W), float32, normalised.
+        """The views (2, N, 3, size, size) of uint8 images (N, 3, H, W), float32, normalized.
 
         With `parameters.first()` there is one view, (1, N, 3, size, size). Without parameters they
         are drawn from `generator`, or from torch's global random numbers.
@@ -116,7 +116,7 @@ class Views:
                 "many, or take a part with parameters.rows(start, stop)."
             )
         p = parameters
-        return self._in_chunks(images, p.boxes, p.flip, lambda x, part: self._colour(x, p.of(part)))
+        return self._in_chunks(images, p.boxes, p.flip, lambda x, part: self._color(x, p.of(part)))
 
     def plain(
         self,
@@ -124,7 +124,7 @@ class Views:
         shapes: torch.Tensor | None = None,
         crop: float | None = None,
     ) -> torch.Tensor:
-        """uint8 images (N, 3, H, W) for a test: resized to (N, 3, size, size) and normalised.
+        """uint8 images (N, 3, H, W) for a test: resized to (N, 3, size, size) and normalized.
 
         crop: the share of the shorter side that a central square takes, in the true shapes (N, 2)
         of images that are stored squashed; None takes all of the image as it is stored.
@@ -142,9 +142,9 @@ class Views:
         images: torch.Tensor,
         cuts: torch.Tensor,
         flip: torch.Tensor,
-        colour: Callable[[torch.Tensor, slice], torch.Tensor] = lambda x, part: x,
+        color: Callable[[torch.Tensor, slice], torch.Tensor] = lambda x, part: x,
     ) -> torch.Tensor:
-        """Views (V, N, 3, size, size) from boxes (V, N, 4): cut, coloured, normalised."""
+        """Views (V, N, 3, size, size) from boxes (V, N, 4): cut, colored, normalized."""
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
             raise ValueError(
                 f"images must be uint8 of shape (N, 3, H, W), got {images.dtype} of shape "
@@ -163,19 +163,19 @@ class Views:
         for start in range(0, n, step):
             part = slice(start, start + step)
             x = operations.crop(operations.planes(images[part]), rows.of(part), columns.of(part))
-            x = colour(x, part).view(3, count, -1, self.size, self.size)
+            x = color(x, part).view(3, count, -1, self.size, self.size)
             torch.addcmul(offset, x.permute(1, 2, 0, 3, 4), factor, out=out[:, part])
         return out
 
-    def _colour(self, x: torch.Tensor, p: ViewParameters) -> torch.Tensor:
-        """Jitter, greyscale, blur and solarize of the views (3, 2n, size, size); in place."""
+    def _color(self, x: torch.Tensor, p: ViewParameters) -> torch.Tensor:
+        """Jitter, grayscale, blur and solarize of the views (3, 2n, size, size); in place."""
         if "d" in self.settings.views:
             operations.jitter(x, p.jitter.flatten(0, 1), p.order.flatten(0, 1))
         sigma, threshold = p.sigma.flatten(), self.settings.solarize_threshold
-        grey, blurred, inverted = (
-            where.flatten().nonzero().squeeze(1) for where in (p.grey, p.sigma, p.solarize)
+        gray, blurred, inverted = (
+            where.flatten().nonzero().squeeze(1) for where in (p.gray, p.sigma, p.solarize)
         )
-        operations.change(x, grey, operations.drop_colour)
+        operations.change(x, gray, operations.drop_color)
         blur = partial(operations.blur, sigma=sigma[blurred], taps=self.taps)
         operations.change(x, blurred, blur)
         return operations.change(x, inverted, partial(operations.solarize, threshold=threshold))

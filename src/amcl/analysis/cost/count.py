@@ -25,7 +25,7 @@ class Cost:
     """What a configuration costs, by count.
 
     FLOPs are those of products, convolutions and attention, two for each multiplication with its
-    addition. Norms, activations, views and the optimiser's step are not among them.
+    addition. Norms, activations, views and the optimizer's step are not among them.
     """
 
     image_size: int

@@ -22,7 +22,7 @@ from amcl.training.config import Config
 from amcl.training.errors import RunError
 from amcl.training.feed import Feed
 from amcl.training.hardware import make_fabric
-from amcl.training.optimisers import make_optimiser
+from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan
 from amcl.training.start import method_to_train
 from amcl.training.step import Stepper
@@ -34,7 +34,7 @@ WARM_UP = 2  # steps before the clock starts: memory is taken, kernels are chose
 
 @dataclass(frozen=True, kw_only=True)
 class StepCost:
-    """What steps of training took: views, loss, gradient and optimiser; no picture is decoded."""
+    """What steps of training took: views, loss, gradient and optimizer; no picture is decoded."""
 
     device: str
     batch_size: int
@@ -199,11 +199,11 @@ class _Steps:
         self.device, self.memory = fabric.device, PeakMemory(fabric.device)
         plan = Plan.of(config, data, fabric)
         method = method_to_train(config, size, None)
-        optimiser = make_optimiser(method, config.optimiser, config.run.batch_size)
+        optimizer = make_optimizer(method, config.optimizer, config.run.batch_size)
         views = Views(size, config.views, mean=data.mean, std=data.std)
         feed = Feed(method, views, plan, self.device, channels_last=config.hardware.channels_last)
-        trained, optimiser = fabric.setup(method, optimiser)
-        self._take = Stepper(fabric, config, plan, method, trained, optimiser, feed)
+        trained, optimizer = fabric.setup(method, optimizer)
+        self._take = Stepper(fabric, config, plan, method, trained, optimizer, feed)
         self._batches = stream(data.train, plan.indices(0), workers=0)
         self._done = 0
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from amcl.data import Labelled
+from amcl.data import Labeled
 from amcl.evaluation.features import Transform, features_of
 from amcl.evaluation.finetuning.classifier import classifier
 from amcl.evaluation.finetuning.plan import FinetuneSettings
@@ -64,8 +64,8 @@ _DEFAULTS = FinetuneSettings()
 
 def finetune(
     backbone: nn.Module,
-    train: Labelled,
-    test: Labelled,
+    train: Labeled,
+    test: Labeled,
     classes: int,
     transform: Transform,
     settings: FinetuneSettings = _DEFAULTS,
@@ -86,7 +86,7 @@ def finetune(
     >>> from amcl.data import MemoryImages
     >>> backbone = Backbone(BackboneSettings(backbone="resnet18", width=0.125), image_size=16)
     >>> pixels = torch.randint(256, (8, 3, 16, 16), dtype=torch.uint8)
-    >>> images = Labelled(MemoryImages(pixels), torch.arange(8) % 2)
+    >>> images = Labeled(MemoryImages(pixels), torch.arange(8) % 2)
     >>> settings = FinetuneSettings(epochs=1, warmup_epochs=0, min_steps=0)
     >>> found = finetune(backbone, images, images, 2, Transform(image_size=16), settings)
     >>> found.steps, sorted(found.metrics())
@@ -129,9 +129,9 @@ def finetune(
 
 def supervised(
     backbone: nn.Module,
-    train: Labelled,
+    train: Labeled,
     indices: torch.Tensor,
-    test: Labelled,
+    test: Labeled,
     classes: int,
     transform: Transform,
     settings: FinetuneSettings = _DEFAULTS,
@@ -162,7 +162,7 @@ def supervised(
 
 
 def _check(
-    train: Labelled, test: Labelled, classes: int, device: torch.device, precision: str
+    train: Labeled, test: Labeled, classes: int, device: torch.device, precision: str
 ) -> None:
     whole_number("classes", classes)
     for what, part in (("training", train), ("test", test)):

@@ -22,7 +22,7 @@ class FinetuneSettings:
     """At least so many steps: with few images, epochs and warm-up are stretched to as many."""
     batch_size: int = 128
     """Images a step, at most: an epoch is cut into steps of one size, give or take an image."""
-    optimiser: Literal["adamw", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "sgd"] = "adamw"
     """AdamW, or SGD with Nesterov momentum 0.9."""
     lr: float = 1e-3
     """Learning rate for batches of 256: it is scaled by batch_size / 256."""
@@ -45,7 +45,7 @@ class FinetuneSettings:
     erase: float = 0.25
     """Probability that a random rectangle of an image becomes noise."""
     views: str = "ae"
-    """Random operations on images: a crop, b blur, c grey, d jitter, e flip, s solarize."""
+    """Random operations on images: a crop, b blur, c gray, d jitter, e flip, s solarize."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Least and most share of the picture's area that a crop takes."""
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
@@ -58,7 +58,7 @@ class FinetuneSettings:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size"):
             whole_number(name, getattr(self, name))
-        choose("optimiser", self.optimiser, ("adamw", "sgd"))
+        choose("optimizer", self.optimizer, ("adamw", "sgd"))
         positive_number("lr", self.lr)
         positive_number("scratch_lr", self.scratch_lr)
         for name in ("min_steps", "weight_decay", "mixup", "cutmix", "clip"):

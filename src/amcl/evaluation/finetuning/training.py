@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from amcl.data import Batch, Labelled, stream
+from amcl.data import Batch, Labeled, stream
 from amcl.evaluation.features import Transform, fingerprint
 from amcl.evaluation.finetuning.classifier import parameter_groups, seeded
 from amcl.evaluation.finetuning.plan import FinetuneSettings, Plan
@@ -30,7 +30,7 @@ class Trainer:
     def __init__(
         self,
         model: nn.Module,
-        train: Labelled,
+        train: Labeled,
         classes: int,
         transform: Transform,
         settings: FinetuneSettings,
@@ -43,7 +43,7 @@ class Trainer:
         self.device, self.seed, self.precision = device, seed, precision
         self.plan = Plan.of(len(train.images), settings, seed)
         self.peak = settings.peak_rate()
-        self.optimiser = _optimiser(model, settings)
+        self.optimizer = _optimizer(model, settings)
         self.views = transform.views(settings.view_settings())
         self.losses: list[float] = []  # of each epoch
         self.unreadable: dict[str, str] = {}
@@ -106,7 +106,7 @@ class Trainer:
     def _step(self, batch: Batch, labels: torch.Tensor, step: int) -> torch.Tensor:
         """One step on the images of a batch and their labels (n,); its loss."""
         s = self.settings
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = self.peak * self.plan.factor(step) * group["lr_scale"]
         chance = generator(self.seed, "finetune", "views", step)
         drawn = self.views.draw(len(labels), generator=chance, shapes=batch.shapes)
@@ -117,11 +117,11 @@ class Trainer:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
                 logits = self.model(images)
             loss = F.cross_entropy(logits.float(), targets)
-            self.optimiser.zero_grad()
+            self.optimizer.zero_grad()
             loss.backward()
         if s.clip:
             nn.utils.clip_grad_norm_(self.model.parameters(), s.clip)
-        self.optimiser.step()
+        self.optimizer.step()
         return loss.detach()
 
     def _require_finite(self, values: torch.Tensor) -> None:
@@ -136,7 +136,7 @@ class Trainer:
     def _state(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
             "losses": self.losses,
             "unreadable": self.unreadable,
         }
@@ -144,7 +144,7 @@ class Trainer:
     def _restore(self, state: dict[str, Any] | None) -> None:
         if state is not None:
             self.model.load_state_dict(state["model"])
-            self.optimiser.load_state_dict(state["optimiser"])
+            self.optimizer.load_state_dict(state["optimizer"])
             self.losses, self.unreadable = state["losses"], state["unreadable"]
 
 
@@ -208,8 +208,8 @@ def mixed(
     return images[:n], targets[:n]
 
 
-def _optimiser(model: nn.Module, settings: FinetuneSettings) -> torch.optim.Optimizer:
+def _optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.Optimizer:
     groups = parameter_groups(model, settings.weight_decay, settings.layer_decay)
-    if settings.optimiser == "adamw":
+    if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=settings.lr)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=0.9, nesterov=True)

@@ -40,11 +40,11 @@ ANALYSES = {
             make=views.overlap,
         ),
         Analysis(
-            name="colour",
-            question="how does it bear strong colour distortion?",
+            name="color",
+            question="how does it bear strong color distortion?",
             values=("0.25", "0.5", "0.75", "1"),
             few=("0.25", "1"),
-            make=views.colour,
+            make=views.color,
         ),
         Analysis(
             name="augmentations",

@@ -27,7 +27,7 @@ def few_label_part(configs: dict[str, Config], values: Sequence[str]) -> Part:
     return Part(
         name="labels",
         title="Number of labels",
-        told="Logistic regression on the features with so many labelled pictures a class.",
+        told="Logistic regression on the features with so many labeled pictures a class.",
         cases=tuple(cases),
         columns=SIDE,
         x="labels a class",

@@ -45,8 +45,8 @@ def overlap(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
     return [accuracy, temperatures]
 
 
-def colour(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
-    """Colour jitter of so many times SimCLR's: brightness, contrast, saturation 0.8, hue 0.2."""
+def color(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
+    """Color jitter of so many times SimCLR's: brightness, contrast, saturation 0.8, hue 0.2."""
 
     def jittered(config: Config, strength: str) -> Config:
         s = number("strength", strength)
@@ -60,8 +60,8 @@ def colour(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
     ]
     return [
         Part(
-            name="colour",
-            title="Strength of the colour distortion",
+            name="color",
+            title="Strength of the color distortion",
             told="1 is SimCLR's on ImageNet: brightness, contrast and saturation change by up to "
             "0.8, hue by up to 0.2.",
             cases=tuple(cases),
@@ -76,7 +76,7 @@ def colour(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
 def augmentations(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
     """One kind of augmentation after the other."""
     told = (
-        "a crop, b blur, c grey, d colour jitter, e flip. The paper's claim: the more kinds, the "
+        "a crop, b blur, c gray, d color jitter, e flip. The paper's claim: the more kinds, the "
         "more AMCL gains."
     )
     title = "Kinds of augmentation"

@@ -106,8 +106,8 @@ def _figure_4(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
 def _for_vits(case: Case) -> Case:
     """A vision transformer is trained as MoCo v3 does it, whatever the method."""
     if case.labels["backbone"].startswith("vit") and case.config.method.name == "simclr":
-        optimiser = recipe("imagenet-mocov3").optimiser
-        return replace(case, config=replace(case.config, optimiser=optimiser))
+        optimizer = recipe("imagenet-mocov3").optimizer
+        return replace(case, config=replace(case.config, optimizer=optimizer))
     return case
 
 
@@ -146,11 +146,11 @@ def _figure_7(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
 
 
 def _figure_8(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """Crops that share little, temperatures, and strong colours."""
+    """Crops that share little, temperatures, and strong colors."""
     base = scale.config(sets[0], "simclr")
     return [
         *_analysis(scale, "overlap", base, LINEAR),
-        *_analysis(scale, "colour", base, LINEAR),
+        *_analysis(scale, "color", base, LINEAR),
     ]
 
 
@@ -212,7 +212,7 @@ FIGURES = (
     ),
     Entry(
         name="figure-8",
-        title="overlap of crops, their temperatures, colour distortion",
+        title="overlap of crops, their temperatures, color distortion",
         sets=("stl10",),
         make=_figure_8,
     ),

@@ -194,7 +194,7 @@ def _table_6(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
     part = Part(
         name="augmentations",
         title="Kinds of augmentation",
-        told="a crop, b blur, c grey, d colour jitter, e flip. The paper's central claim: the more "
+        told="a crop, b blur, c gray, d color jitter, e flip. The paper's central claim: the more "
         "kinds, the more AMCL gains.",
         cases=tuple(cases),
         columns="method",

@@ -44,7 +44,7 @@ def _matrix(result: Result, names: Sequence[str]) -> Chart:
         charts.confusion(counts, names),
         f"confusion matrix of {len(names)} classes: {worst}",
         "Confusion matrix: rows are true classes, columns predicted ones, numbers are images; the "
-        "stronger the colour, the larger the share of the row.",
+        "stronger the color, the larger the share of the row.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Images to look at: pairs, neighbours, and a map."""
+"""Images to look at: pairs, neighbors, and a map."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from amcl.analysis import (
     PairSample,
     PlaneMethod,
     hard_negatives,
-    neighbours,
+    neighbors,
     plane,
     uncertain_positives,
 )
@@ -22,9 +22,9 @@ PAIRS_HOW = (
     "alike though it is of two images; if both are of one class, the loss pushes apart what "
     "belongs together, which a larger τ softens too."
 )
-NEIGHBOURS_HOW = (
+NEIGHBORS_HOW = (
     "On the left some image, then those whose backbone features are the most like it. What they "
-    "have in common is what the backbone has learned to see: shape, texture, or only colour."
+    "have in common is what the backbone has learned to see: shape, texture, or only color."
 )
 MAP_HOW = (
     "Each point is an image; images that the backbone finds alike lie near each other. Point at "
@@ -41,9 +41,9 @@ def pairs(runs: Sequence[Run]) -> Section:
 
 
 def nearest(runs: Sequence[Run]) -> Section:
-    """Images with their nearest neighbours."""
+    """Images with their nearest neighbors."""
     blocks = _of_each(runs, lambda sample: _nearest(sample, len(runs) > 1))
-    return Section("Nearest neighbours", blocks, NEIGHBOURS_HOW)
+    return Section("Nearest neighbors", blocks, NEIGHBORS_HOW)
 
 
 def image_map(runs: Sequence[Run], method: PlaneMethod, seed: int) -> Section:
@@ -105,7 +105,7 @@ def _class(sample: PairSample, index: int) -> str:
 
 
 def _nearest(sample: PairSample, narrow: bool) -> list[Block]:
-    asked, found = neighbours(sample.h, 6 if narrow else 10, 4 if narrow else _NEAREST)
+    asked, found = neighbors(sample.h, 6 if narrow else 10, 4 if narrow else _NEAREST)
     items = []
     for query, row in zip(asked.tolist(), found.tolist(), strict=True):
         good: list[bool | None] = []
@@ -130,6 +130,6 @@ def _map(sample: PairSample, method: PlaneMethod, seed: int) -> list[Block]:
     if method == "pca":
         caption += " Images that differ in other directions than these two fall on one place."
     if labels is None:
-        caption += " There are no labels in use, and so no colours of classes."
+        caption += " There are no labels in use, and so no colors of classes."
     points = plane(sample.h, method, seed)
     return [Map(points, sample.images, labels, caption, f"{name} map of {len(sample)} images")]

@@ -20,11 +20,11 @@ HOW = (
 def heads(runs: Sequence[Run]) -> Section:
     """Agreement between heads, and what each of them finds."""
     seen = [run for run in runs if run.sample is not None]
-    labelled = any(run.sample.labels is not None for run in seen if run.sample is not None)
-    header = ("by", "own image first", *(("nearest other of its class",) if labelled else ()))
+    labeled = any(run.sample.labels is not None for run in seen if run.sample is not None)
+    header = ("by", "own image first", *(("nearest other of its class",) if labeled else ()))
     blocks = [
         *beside(seen, lambda run: _of_run(run, len(runs) > 1)),
-        *joined(seen, header, lambda run: _found(run, labelled), _caption(seen)),
+        *joined(seen, header, lambda run: _found(run, labeled), _caption(seen)),
     ]
     return Section("Heads", blocks, HOW)
 
@@ -48,8 +48,8 @@ def _agreement(sample: PairSample) -> list[Chart]:
             found.correlation,
             "Correlation of the similarities that two heads give to negative pairs.",
         ),
-        "Overlap of neighbours": (
-            found.neighbours,
+        "Overlap of neighbors": (
+            found.neighbors,
             "Images among the 10 most similar in both heads, as a share of those in either.",
         ),
     }
@@ -65,11 +65,11 @@ def _spelled(values: torch.Tensor) -> str:
     return ", ".join(f"{i + 1} and {j + 1} {rows[i][j]:.3f}" for i, j in pairs)
 
 
-def _found(run: Run, labelled: bool) -> list[tuple[str, ...]]:
+def _found(run: Run, labeled: bool) -> list[tuple[str, ...]]:
     if run.sample is None:
         return []
     return [
-        (row.name, f"{row.own:.1%}", *([_share(row.same_class)] if labelled else []))
+        (row.name, f"{row.own:.1%}", *([_share(row.same_class)] if labeled else []))
         for row in retrieval(run.sample)
     ]
 

@@ -87,7 +87,7 @@ def _notes(run: Run) -> list[Block]:
     if run.sample is None:
         notes.append(
             Note(
-                f"Of {run.name}, the pictures of pairs, heads, neighbours and the map are missing: "
+                f"Of {run.name}, the pictures of pairs, heads, neighbors and the map are missing: "
                 f"{run.missing}"
             )
         )

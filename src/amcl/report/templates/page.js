@@ -7,7 +7,7 @@ function themes() {
   const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const name = () => {
     button.textContent = isDark() ? "Light" : "Dark";
-    button.setAttribute("aria-label", isDark() ? "Change to light colours" : "Change to dark colours");
+    button.setAttribute("aria-label", isDark() ? "Change to light colors" : "Change to dark colors");
   };
   button.addEventListener("click", () => {
     root.dataset.theme = isDark() ? "light" : "dark";

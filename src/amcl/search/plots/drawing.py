@@ -30,7 +30,7 @@ NAMES = {
     "prior_tau": "temperature with the least Ω (prior_tau)",
 }
 """Fields in words; others are called as they are typed."""
-# Shapes say the same again as colours.
+# Shapes say the same again as colors.
 MARKS = {
     "complete": (BLUE, "o"),
     "pruned": (ORANGE, "v"),
@@ -74,8 +74,8 @@ def dots(
 ) -> None:
     """A dot for each value; nothing, also in the legend, if there is none."""
     if len(y):
-        colour, marker = mark or MARKS["complete"]
-        ax.scatter(x, y, s=26, color=colour, marker=marker, alpha=0.8, label=label)
+        color, marker = mark or MARKS["complete"]
+        ax.scatter(x, y, s=26, color=color, marker=marker, alpha=0.8, label=label)
 
 
 def lost(ax: "Axes", placed: Placed, endings: Sequence[str] = ("collapsed", "diverged")) -> None:
@@ -88,9 +88,9 @@ def lost(ax: "Axes", placed: Placed, endings: Sequence[str] = ("collapsed", "div
     for ending in endings:
         x = [at for record, at in placed if record.ending == ending]
         if x:
-            colour, marker = MARKS[ending]
+            color, marker = MARKS[ending]
             height = 0.035 if ending == "collapsed" else 0.085  # neither hides the other
-            style: dict[str, Any] = {"color": colour, "marker": marker, "linewidths": 1.4}
+            style: dict[str, Any] = {"color": color, "marker": marker, "linewidths": 1.4}
             style |= {"label": ending, "transform": ax.get_xaxis_transform()}
             ax.scatter(x, [height] * len(x), s=30, **style)
 

@@ -84,7 +84,7 @@ def importances(records: Sequence[Record], axes: Mapping[str, Axis]) -> dict[str
     with _quiet():
         study = _study(done, {name: axes[name] for name in judged})
         evaluator = PedAnovaImportanceEvaluator(target_quantile=best)
-        # Not normalised: of zeros, that would make equal shares.
+        # Not normalized: of zeros, that would make equal shares.
         found = get_param_importances(study, evaluator=evaluator, params=judged, normalize=False)
     total = sum(found.values())
     order = sorted(found, key=lambda name: (-found[name], judged.index(name)))

@@ -89,7 +89,7 @@ def by_choice(ax: "Axes", records: Sequence[Record], name: str, axis: Axis, shar
 
 
 def running_median(x: Numbers, y: Numbers, window: int) -> tuple[Numbers, Numbers]:
-    """Medians of x and y over each `window` neighbours in x.
+    """Medians of x and y over each `window` neighbors in x.
 
     >>> x, y = running_median(np.array([3.0, 1, 2, 4]), np.array([9.0, 5, 6, 7]), window=3)
     >>> x.tolist(), y.tolist()

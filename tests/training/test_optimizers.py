@@ -1,4 +1,4 @@
-"""Optimisers against torch's own and literal loops; who is decayed, scaled and held fixed."""
+"""Optimizers against torch's own and literal loops; who is decayed, scaled and held fixed."""
 
 import copy
 import math
@@ -17,10 +17,10 @@ from amcl.methods import (
     SimSiamSettings,
     make_method,
 )
-from amcl.training.optimisers import (
+from amcl.training.optimizers import (
     LARS,
-    OptimiserSettings,
-    make_optimiser,
+    OptimizerSettings,
+    make_optimizer,
     parameter_groups,
     rate_factor,
     set_rate,
@@ -56,9 +56,9 @@ def is_weight(method, name):
 
 def test_all_that_trains_is_in_a_group():
     method = simsiam()
-    assert group_of(method, OptimiserSettings()).keys() == dict(method.named_parameters()).keys()
+    assert group_of(method, OptimizerSettings()).keys() == dict(method.named_parameters()).keys()
     moco = small_method(MoCoSettings(temperature="adaptive", projector=(8, 6), queue=16))
-    names = group_of(moco, OptimiserSettings()).keys()
+    names = group_of(moco, OptimizerSettings()).keys()
     assert names == {n for n, _ in moco.named_parameters() if not n.startswith("keys.")}
     assert "loss.temperature.phi.0.weight" in names
 
@@ -66,7 +66,7 @@ def test_all_that_trains_is_in_a_group():
 @pytest.mark.parametrize("decay_all", [False, True])
 def test_norms_and_biases_are_decayed_only_when_asked(decay_all):
     method = simsiam()
-    settings = OptimiserSettings(
+    settings = OptimizerSettings(
         weight_decay=0.3, decay_norm_and_bias=decay_all, bias_lr_scale=0.024
     )
     groups = group_of(method, settings)
@@ -80,7 +80,7 @@ def test_norms_and_biases_are_decayed_only_when_asked(decay_all):
 
 @pytest.mark.parametrize("fixed", [True, False])
 def test_only_predictors_keep_their_rate(fixed):
-    groups = group_of(simsiam(fixed_predictor_rate=fixed), OptimiserSettings())
+    groups = group_of(simsiam(fixed_predictor_rate=fixed), OptimizerSettings())
     for name, group in groups.items():
         assert group["fixed_rate"] == (fixed and name.startswith("predictors.")), name
 
@@ -88,7 +88,7 @@ def test_only_predictors_keep_their_rate(fixed):
 def test_only_weights_of_heads_are_taken_head_by_head():
     settings = SimCLRSettings(heads=2, temperature="learnable", projector=(8, 6))
     method = small_method(settings, "vit_tiny_patch16_224", width=1 / 3)
-    groups = group_of(method, OptimiserSettings())
+    groups = group_of(method, OptimizerSettings())
     assert method.backbone.network.pos_embed.ndim == 3  # three dimensions alone are not enough
     marked = {name for name, group in groups.items() if group["per_head"]}
     assert marked == {"heads.layers.0.weight", "heads.layers.2.weight"}
@@ -117,12 +117,12 @@ def test_lgp_learns_by_thirds_of_the_blocks(network, fixed_positions):
     options = {"projector": (8, 6), "predictor": 4, "heads": 2, "temperature": "adaptive"}
     settings = LGPSettings(fixed_positions=fixed_positions, pull=0.1, **options)
     method = small_method(settings, network, width)
-    optimiser = make_optimiser(
-        method, OptimiserSettings(optimiser="adamw", lr=0.2, bias_lr_scale=0.5), 256
+    optimizer = make_optimizer(
+        method, OptimizerSettings(optimizer="adamw", lr=0.2, bias_lr_scale=0.5), 256
     )
-    set_rate(optimiser, 0.2, 0.25)
+    set_rate(optimizer, 0.2, 0.25)
     names = {id(p): name for name, p in method.named_parameters()}
-    rates = [(names[id(p)], p, g["lr"]) for g in optimiser.param_groups for p in g["params"]]
+    rates = [(names[id(p)], p, g["lr"]) for g in optimizer.param_groups for p in g["params"]]
     trained = [name for name, p in method.named_parameters() if p.requires_grad]
     assert sorted(name for name, _, _ in rates) == sorted(trained)  # each of them once
     seen = set()
@@ -138,11 +138,11 @@ def test_lgp_learns_by_thirds_of_the_blocks(network, fixed_positions):
 def test_each_third_has_its_own_rate_and_0_holds_it_fixed():
     settings = LGPSettings(thirds=(0.0, 0.3, 0.7), projector=(8, 6), predictor=4)
     method = small_method(settings, "test_vit", 1.0)
-    groups = group_of(method, OptimiserSettings())
+    groups = group_of(method, OptimizerSettings())
     scales = (0.0, 0.3, 0.7)
     for name, group in groups.items():
         assert group["rate_scale"] == scales[third_of(name, THIRDS["test_vit"][1])], name
-    sgd = make_optimiser(method, OptimiserSettings(lr=0.1), 256)
+    sgd = make_optimizer(method, OptimizerSettings(lr=0.1), 256)
     before = copy.deepcopy(method.state_dict())
     set_rate(sgd, 0.1, 1.0)
     for p in method.parameters():
@@ -155,7 +155,7 @@ def test_each_third_has_its_own_rate_and_0_holds_it_fixed():
 def test_other_methods_learn_at_one_rate():
     settings = MoCoV3Settings(projector=(8, 6), predictor=4)
     method = small_method(settings, "test_vit", 1.0)
-    groups = group_of(method, OptimiserSettings())
+    groups = group_of(method, OptimizerSettings())
     assert {group["rate_scale"] for group in groups.values()} == {1.0}
     still = ("keys.", "backbone.network.patch_embed.", "backbone.network.pos_embed")
     assert groups.keys() == {n for n, _ in method.named_parameters() if not n.startswith(still)}
@@ -163,15 +163,15 @@ def test_other_methods_learn_at_one_rate():
 
 @pytest.mark.parametrize(("scaling", "rate"), [("none", 0.3), ("linear", 4.8), ("sqrt", 1.2)])
 def test_rate_scales_with_the_batch(scaling, rate):
-    settings = OptimiserSettings(lr=0.3, lr_scaling=scaling)
+    settings = OptimizerSettings(lr=0.3, lr_scaling=scaling)
     assert settings.peak_rate(4096) == pytest.approx(rate)
-    optimiser = make_optimiser(simsiam(), settings, 4096)
-    assert {group["lr"] for group in optimiser.param_groups} == {settings.peak_rate(4096)}
+    optimizer = make_optimizer(simsiam(), settings, 4096)
+    assert {group["lr"] for group in optimizer.param_groups} == {settings.peak_rate(4096)}
 
 
 @pytest.mark.parametrize("final", [0.0, 0.02])
 def test_warm_up_then_cosine(final):
-    settings = OptimiserSettings(warmup_epochs=10, final_lr=final)
+    settings = OptimizerSettings(warmup_epochs=10, final_lr=final)
     for epoch in (0.0, 2.5, 9.99):
         assert rate_factor(settings, epoch, 100) == pytest.approx(epoch / 10)
     for epoch in (10.0, 30.0, 55.0, 77.7, 100.0):
@@ -181,35 +181,35 @@ def test_warm_up_then_cosine(final):
 
 
 def test_constant_schedule_and_a_warm_up_that_fills_the_run():
-    constant = OptimiserSettings(warmup_epochs=4, schedule="constant")
+    constant = OptimizerSettings(warmup_epochs=4, schedule="constant")
     assert [rate_factor(constant, e, 10) for e in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
-    long = OptimiserSettings(warmup_epochs=40)
+    long = OptimizerSettings(warmup_epochs=40)
     assert [rate_factor(long, e, 10) for e in (0, 5, 10)] == [0.0, 0.5, 1.0]
-    assert rate_factor(OptimiserSettings(), 0, 10) == 1.0
+    assert rate_factor(OptimizerSettings(), 0, 10) == 1.0
 
 
 def test_rate_is_set_for_each_group():
-    settings = OptimiserSettings(lr=0.4, bias_lr_scale=0.5)
+    settings = OptimizerSettings(lr=0.4, bias_lr_scale=0.5)
     method = simsiam()
-    optimiser = make_optimiser(method, settings, 256)
-    assert set_rate(optimiser, 0.4, 0.1) == pytest.approx(0.04)
-    for group in optimiser.param_groups:
+    optimizer = make_optimizer(method, settings, 256)
+    assert set_rate(optimizer, 0.4, 0.1) == pytest.approx(0.04)
+    for group in optimizer.param_groups:
         wanted = 0.4 * (1 if group["fixed_rate"] else 0.1) * (1 if group["is_weight"] else 0.5)
         assert group["lr"] == pytest.approx(wanted)
-    assert {group["fixed_rate"] for group in optimiser.param_groups} == {True, False}
+    assert {group["fixed_rate"] for group in optimizer.param_groups} == {True, False}
 
 
-def test_settings_reach_the_optimiser():
+def test_settings_reach_the_optimizer():
     method = simsiam()
-    sgd = make_optimiser(method, OptimiserSettings(sgd_momentum=0.8), 256)
+    sgd = make_optimizer(method, OptimizerSettings(sgd_momentum=0.8), 256)
     assert type(sgd) is torch.optim.SGD
     assert all(group["momentum"] == 0.8 for group in sgd.param_groups)
-    options = {"optimiser": "lars", "sgd_momentum": 0.8, "lars_trust": 0.02}
-    lars = make_optimiser(method, OptimiserSettings(**options), 256)
+    options = {"optimizer": "lars", "sgd_momentum": 0.8, "lars_trust": 0.02}
+    lars = make_optimizer(method, OptimizerSettings(**options), 256)
     assert type(lars) is LARS
     assert all((g["momentum"], g["trust"]) == (0.8, 0.02) for g in lars.param_groups)
-    adamw = make_optimiser(
-        method, OptimiserSettings(optimiser="adamw", adam_betas=(0.8, 0.95), weight_decay=0.1), 256
+    adamw = make_optimizer(
+        method, OptimizerSettings(optimizer="adamw", adam_betas=(0.8, 0.95), weight_decay=0.1), 256
     )
     assert type(adamw) is torch.optim.AdamW
     assert all(group["betas"] == (0.8, 0.95) for group in adamw.param_groups)
@@ -219,7 +219,7 @@ def test_settings_reach_the_optimiser():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimiser": "adam"}, "optimiser must be one of 'sgd', 'lars', 'adamw'; got 'adam'"),
+        ({"optimizer": "adam"}, "optimizer must be one of 'sgd', 'lars', 'adamw'; got 'adam'"),
         ({"lr_scaling": "log"}, "lr_scaling must be one of"),
         ({"schedule": "step"}, "schedule must be one of"),
         ({"lr": 0.0}, "lr must be a finite number above 0"),
@@ -230,18 +230,18 @@ def test_settings_reach_the_optimiser():
 )
 def test_settings_are_checked(options, message):
     with pytest.raises(ValueError, match=message):
-        OptimiserSettings(**options)
+        OptimizerSettings(**options)
 
 
 def parameters(*shapes):
     return [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in shapes]
 
 
-def steps(optimiser, params, gradients):
+def steps(optimizer, params, gradients):
     for gradient in gradients:
         for p, g in zip(params, gradient, strict=True):
             p.grad = g.clone()
-        optimiser.step()
+        optimizer.step()
 
 
 def random_gradients(params, count=4):
@@ -310,8 +310,8 @@ def test_lars_takes_each_head_as_a_layer():
 
 def test_lars_of_a_method_moves_heads_as_it_would_move_layers():
     method = small_method(SimCLRSettings(heads=2, projector=(8, 6)))
-    settings = OptimiserSettings(optimiser="lars", lr=2.0, weight_decay=0.1)
-    lars = make_optimiser(method, settings, 256)
+    settings = OptimizerSettings(optimizer="lars", lr=2.0, weight_decay=0.1)
+    lars = make_optimizer(method, settings, 256)
     weight, bias = method.heads.layers[0].weight, method.heads.layers[0].bias
     weight.grad, bias.grad = torch.randn_like(weight), torch.randn_like(bias)
     old, old_bias = weight.detach().clone(), bias.detach().clone()
@@ -351,17 +351,17 @@ def test_lars_calls_a_closure_with_gradient():
     assert not torch.equal(weight, before)
 
 
-@pytest.mark.parametrize("optimiser", ["sgd", "lars", "adamw"])
-def test_state_dict_goes_on_where_it_stopped(optimiser):
-    settings = OptimiserSettings(optimiser=optimiser, lr=0.1)
+@pytest.mark.parametrize("optimizer", ["sgd", "lars", "adamw"])
+def test_state_dict_goes_on_where_it_stopped(optimizer):
+    settings = OptimizerSettings(optimizer=optimizer, lr=0.1)
     method = simsiam()
     params = list(method.parameters())
-    first = make_optimiser(method, settings, 256)
+    first = make_optimizer(method, settings, 256)
     steps(first, params, random_gradients(params, 2))
     set_rate(first, 0.1, 0.5)
 
     other = copy.deepcopy(method)
-    second = make_optimiser(other, settings, 256)
+    second = make_optimizer(other, settings, 256)
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     assert [g["lr"] for g in second.param_groups] == [g["lr"] for g in first.param_groups]
     more = random_gradients(params, 2)

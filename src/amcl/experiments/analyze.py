@@ -18,7 +18,7 @@ from amcl.training import Config
 METRICS: dict[str, Metric] = {"knn": KNN, "linear": LINEAR, "auroc": AUROC}
 
 
-def analyse(
+def analyze(
     name: str,
     base: Config,
     out: str | Path,
@@ -51,7 +51,7 @@ def analyse(
         data_root=base.data.data_root,
         hardware=base.hardware,
     )
-    command = command or f"amcl.experiments.analyse({name!r}, …)"
+    command = command or f"amcl.experiments.analyze({name!r}, …)"
     filled, judged = conduct(pool, parts, seeds, jobs=jobs, again=again, go_on=command, tell=tell)
     product = Product(
         title=f"{name}: {analysis.question}",

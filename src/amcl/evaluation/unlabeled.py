@@ -19,13 +19,13 @@ _ROUND = 2.0**40  # similarities are rounded to 1/so much
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnlabelledSettings:
+class UnlabeledSettings:
     """Which images are measured, and by which views of them."""
 
     images: int = 2000
     """So many images, or all where there are fewer."""
     views: str = "abcde"
-    """Operations of the two views: a crop, b blur, c grey, d jitter, e flip, s solarize."""
+    """Operations of the two views: a crop, b blur, c gray, d jitter, e flip, s solarize."""
 
     def __post_init__(self) -> None:
         if whole_number("images", self.images, "choose 2 or more") < 2:
@@ -47,11 +47,11 @@ class Separation:
     """Probability that a positive pair is more alike than a negative one, ties half."""
 
 
-def unlabelled(h: torch.Tensor, h0: torch.Tensor, h1: torch.Tensor) -> dict[str, float]:
+def unlabeled(h: torch.Tensor, h0: torch.Tensor, h1: torch.Tensor) -> dict[str, float]:
     """All measures of features of images, h (N, D), and of two views of each, h0 and h1 (N, D).
 
     >>> h = torch.eye(4)
-    >>> unlabelled(h, h, h)["effective_rank"]
+    >>> unlabeled(h, h, h)["effective_rank"]
     4.0
     """
     return {
@@ -124,7 +124,7 @@ def uniformity(h: torch.Tensor, t: float = 2) -> float:
 def separation(h0: torch.Tensor, h1: torch.Tensor, bins: int = 100) -> Separation:
     """Cosines of positive pairs (h0ᵢ, h1ᵢ) against negative ones (h0ᵢ, h1ⱼ), i ≠ j. h0, h1: (N, D).
 
-    The overlap is that of normalised histograms of `bins` bins on [−1, 1].
+    The overlap is that of normalized histograms of `bins` bins on [−1, 1].
 
     >>> separation(torch.eye(3), torch.eye(3))
     Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)

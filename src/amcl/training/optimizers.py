@@ -1,4 +1,4 @@
-"""Optimisers and the learning rate: SGD, LARS and AdamW, warm-up and cosine."""
+"""Optimizers and the learning rate: SGD, LARS and AdamW, warm-up and cosine."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -14,10 +14,10 @@ from amcl.settings import choose, finite_number, positive_number
 
 
 @dataclass(frozen=True, kw_only=True)
-class OptimiserSettings:
+class OptimizerSettings:
     """How the weights move."""
 
-    optimiser: Literal["sgd", "lars", "adamw"] = "sgd"
+    optimizer: Literal["sgd", "lars", "adamw"] = "sgd"
     """SGD with momentum, LARS for large batches, AdamW."""
     lr: float = 0.06
     """The learning rate; see lr_scaling."""
@@ -45,7 +45,7 @@ class OptimiserSettings:
     """Clip the gradient to this norm; 0: not at all."""
 
     def __post_init__(self) -> None:
-        choose("optimiser", self.optimiser, ("sgd", "lars", "adamw"))
+        choose("optimizer", self.optimizer, ("sgd", "lars", "adamw"))
         choose("lr_scaling", self.lr_scaling, ("none", "linear", "sqrt"))
         choose("schedule", self.schedule, ("cosine", "constant"))
         positive_number("lr", self.lr)
@@ -60,7 +60,7 @@ class OptimiserSettings:
         return self.lr * scale[self.lr_scaling]
 
 
-def rate_factor(settings: OptimiserSettings, epoch: float, epochs: float) -> float:
+def rate_factor(settings: OptimizerSettings, epoch: float, epochs: float) -> float:
     """The learning rate after `epoch` of `epochs`, as a share of its peak."""
     warmup = min(settings.warmup_epochs, epochs)
     if epoch < warmup:
@@ -71,27 +71,27 @@ def rate_factor(settings: OptimiserSettings, epoch: float, epochs: float) -> flo
     return settings.final_lr + (1 - settings.final_lr) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
-def make_optimiser(
-    method: Method, settings: OptimiserSettings, batch_size: int
+def make_optimizer(
+    method: Method, settings: OptimizerSettings, batch_size: int
 ) -> torch.optim.Optimizer:
-    """The optimiser of all that a method trains: backbone, heads, φ."""
+    """The optimizer of all that a method trains: backbone, heads, φ."""
     groups = parameter_groups(method, settings)
     lr = settings.peak_rate(batch_size)
-    if settings.optimiser == "adamw":
+    if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=lr, betas=settings.adam_betas)
-    if settings.optimiser == "lars":
+    if settings.optimizer == "lars":
         return LARS(groups, lr=lr, momentum=settings.sgd_momentum, trust=settings.lars_trust)
     return torch.optim.SGD(groups, lr=lr, momentum=settings.sgd_momentum)
 
 
-def set_rate(optimiser: torch.optim.Optimizer, peak: float, factor: float) -> float:
+def set_rate(optimizer: torch.optim.Optimizer, peak: float, factor: float) -> float:
     """Set every group's learning rate; returns that of the weights."""
-    for group in optimiser.param_groups:
+    for group in optimizer.param_groups:
         group["lr"] = peak * group["rate_scale"] * (1.0 if group["fixed_rate"] else factor)
     return peak * factor
 
 
-def parameter_groups(method: Method, settings: OptimiserSettings) -> list[dict[str, Any]]:
+def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[str, Any]]:
     """Parameters by how they are treated: weights or norms and biases, and by their rates.
 
     Weights of several heads are one tensor (C, out, in), marked so that LARS treats each head as

@@ -15,7 +15,7 @@ MOST_FOLDS = 5
 TRIFLE = 0.005  # of accuracy or loss: gains below it are nobody's concern
 
 
-def check_labelled(what: str, x: torch.Tensor, labels: torch.Tensor, classes: int) -> None:
+def check_labeled(what: str, x: torch.Tensor, labels: torch.Tensor, classes: int) -> None:
     """Raise an error unless x: (N, D) are finite features and labels: (N,) are in 0 … K−1."""
     if x.ndim != 2 or not len(x) or labels.shape != x.shape[:1]:
         raise ValueError(
@@ -98,7 +98,7 @@ class Tried:
     def choose(self, name: str, grid: Sequence[float]) -> Chosen:
         """The value that does best; of equals the largest by loss, the smallest by accuracy.
 
-        At the edge of the grid it gets a note, if it is better than its neighbour by more than
+        At the edge of the grid it gets a note, if it is better than its neighbor by more than
         twice the standard error of their difference. Without any image, the middle of the grid.
 
         >>> hits = {0.1: torch.tensor([0.0, 1.0]), 1.0: torch.tensor([1.0, 1.0])}

@@ -8,16 +8,16 @@ import torch
 from scipy.spatial.distance import pdist
 from sklearn.metrics import roc_auc_score
 
-from amcl.evaluation import unlabelled as module
-from amcl.evaluation.unlabelled import (
+from amcl.evaluation import unlabeled as module
+from amcl.evaluation.unlabeled import (
     Separation,
-    UnlabelledSettings,
+    UnlabeledSettings,
     alignment,
     effective_rank,
     separation,
     spread,
     uniformity,
-    unlabelled,
+    unlabeled,
 )
 
 
@@ -135,7 +135,7 @@ def test_separation_at_its_ends():
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e-30, 1e30])
 def test_features_that_are_all_the_same_measure_as_collapsed(value):
     h = torch.full((301, 67), value)
-    assert unlabelled(h, h, h) == {
+    assert unlabeled(h, h, h) == {
         "alignment": 0,
         "uniformity": pytest.approx(0, abs=1e-12),
         "effective_rank": pytest.approx(1),
@@ -149,7 +149,7 @@ def test_features_that_are_all_the_same_measure_as_collapsed(value):
 
 def test_all_measures_together():
     h, (h0, h1) = features(30), pairs(30)
-    found = unlabelled(*(x.float().requires_grad_() for x in (h, h0, h1)))
+    found = unlabeled(*(x.float().requires_grad_() for x in (h, h0, h1)))
     single = separation(h0, h1)
     expected = {
         "alignment": alignment(h0, h1),
@@ -168,7 +168,7 @@ def test_all_measures_together():
 def test_one_image_has_no_pairs():
     one = features(1)
     assert alignment(one, one) == 0
-    for measure in (spread, uniformity, lambda h: separation(h, h), lambda h: unlabelled(h, h, h)):
+    for measure in (spread, uniformity, lambda h: separation(h, h), lambda h: unlabeled(h, h, h)):
         with pytest.raises(ValueError, match="must hold 2 or more images, got 1"):
             measure(one)
 
@@ -209,9 +209,9 @@ def test_it_says_what_is_wrong():
 
 
 def test_settings_say_what_is_wrong():
-    assert (UnlabelledSettings().images, UnlabelledSettings().views) == (2000, "abcde")
+    assert (UnlabeledSettings().images, UnlabeledSettings().views) == (2000, "abcde")
     for images in (0, 1, 2.5):
         with pytest.raises(ValueError, match="images must be"):
-            UnlabelledSettings(images=images)
+            UnlabeledSettings(images=images)
     with pytest.raises(ValueError, match="has no operation for 'x': choose letters from a = "):
-        UnlabelledSettings(views="abx")
+        UnlabeledSettings(views="abx")

@@ -1,4 +1,4 @@
-"""`amcl analyse`: what a setting does to what is learned."""
+"""`amcl analyze`: what a setting does to what is learned."""
 
 import logging
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, refuse_unused, require_images
 from amcl.cli.tables import results_console, show_tables
-from amcl.experiments import ANALYSES, analyse
+from amcl.experiments import ANALYSES, analyze
 from amcl.methods import MethodName
 from amcl.redaction import redact_command
 from amcl.sweep.judge import Split
@@ -21,9 +21,9 @@ from amcl.training.display import console, log_to_console
 _LISTED = "\n\n".join(f"{a.name}: {a.question}" for a in ANALYSES.values())
 DESCRIPTION = f"""Find what a setting does, with and without AMCL: runs, a table, a picture, a page.
 
-amcl analyse heads --data builtin --epochs 10 --out analyses/first
+amcl analyze heads --data builtin --epochs 10 --out analyses/first
 
-amcl analyse overlap --data FOLDER --values 0.3 0.6 0.9 --seeds 0 1 2 --jobs 2 --out analyses/crops
+amcl analyze overlap --data FOLDER --values 0.3 0.6 0.9 --seeds 0 1 2 --jobs 2 --out analyses/crops
 
 The analyses:
 
@@ -35,7 +35,7 @@ share its runs. Costs need no runs: `amcl cost`. Other options are those of `amc
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Start):
-    """What `amcl analyse` takes."""
+    """What `amcl analyze` takes."""
 
     name: Annotated[str, tyro.conf.Positional]
     """Which analysis."""
@@ -59,7 +59,7 @@ class Options(Start):
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    return attempt("amcl analyse", lambda: _analyse(args), "The same command goes on.")
+    return attempt("amcl analyze", lambda: _analyze(args), "The same command goes on.")
 
 
 def parse(args: list[str]) -> Options:
@@ -71,7 +71,7 @@ def parse(args: list[str]) -> Options:
     options = read_options(
         Options,
         args,
-        command="amcl analyse",
+        command="amcl analyze",
         description=DESCRIPTION,
         default=Options(name=tyro.MISSING, out=tyro.MISSING, method=method, settings=base),
     )
@@ -88,10 +88,10 @@ def _known(name: str) -> None:
         raise ValueError(unknown(f"the analysis {name!r} is asked for", name, ANALYSES))
 
 
-def _analyse(args: list[str]) -> None:
+def _analyze(args: list[str]) -> None:
     options = parse(args)
     log_to_console(logging.ERROR)
-    page = analyse(
+    page = analyze(
         options.name,
         options.settings,
         options.out,
@@ -101,7 +101,7 @@ def _analyse(args: list[str]) -> None:
         split=options.split,
         jobs=options.jobs,
         again=options.again,
-        command=redact_command(["amcl", "analyse", *args]),
+        command=redact_command(["amcl", "analyze", *args]),
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
     shown = results_console()

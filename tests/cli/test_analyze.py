@@ -1,4 +1,4 @@
-"""`amcl analyse`: from a question to a page."""
+"""`amcl analyze`: from a question to a page."""
 
 import csv
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 
 from amcl.cli import main
-from amcl.experiments import ANALYSES, analyse
+from amcl.experiments import ANALYSES, analyze
 from amcl.recipes import recipe
 from amcl.sweep import SweepFolder
 from amcl.sweep.fields import with_values
@@ -25,7 +25,7 @@ def quick():
 
 def test_from_a_question_to_a_page(tmp_path, capsys):
     out = ["--out", str(tmp_path / "first [red]")]  # no mark-up
-    told = ["analyse", "heads", *QUICK, "--values", "1", "2", "--seeds", "0", "1", *out]
+    told = ["analyze", "heads", *QUICK, "--values", "1", "2", "--seeds", "0", "1", *out]
     assert main(told) == 0
     said = capsys.readouterr().out
     assert "Number of projection heads" in said
@@ -33,7 +33,7 @@ def test_from_a_question_to_a_page(tmp_path, capsys):
     folder = tmp_path / "first [red]" / "heads"
     assert "first [red]/heads/index.html" in said.replace("\n", "")
     html = (folder / "index.html").read_text()
-    assert "amcl analyse heads --data builtin" in re.sub(r"<[^>]+>", "", html)
+    assert "amcl analyze heads --data builtin" in re.sub(r"<[^>]+>", "", html)
     assert (folder / "heads.png").is_file()
     with (folder / "numbers.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -41,23 +41,23 @@ def test_from_a_question_to_a_page(tmp_path, capsys):
     runs = SweepFolder(tmp_path / "first [red]" / "runs").read_points()
     assert len(runs) == 6
     # Another question to the same runs needs those only that are new.
-    assert main(["analyse", "tau", *QUICK, "--values", "0.2", *out]) == 0
+    assert main(["analyze", "tau", *QUICK, "--values", "0.2", *out]) == 0
     assert len(SweepFolder(tmp_path / "first [red]" / "runs").read_points()) == 6 + 2  # three heads
 
 
 def test_pictures_without_labels(tmp_path, quick, capsys):
     folder = str(picture_folder(tmp_path / "pictures", 40, 32))
     base = with_values(quick, {"data": folder, "subset": 32, "batch_size": 16, "workers": 0})
-    page = analyse("augmentations", base, tmp_path / "out", values=("a",), metric="auroc")
+    page = analyze("augmentations", base, tmp_path / "out", values=("a",), metric="auroc")
     assert "AUROC of pairs" in page.read_text()
     with pytest.raises(ValueError, match=r"has no labels in use.*--metric auroc"):
-        analyse("augmentations", base, tmp_path / "other", values=("a",), tell=lambda line: None)
+        analyze("augmentations", base, tmp_path / "other", values=("a",), tell=lambda line: None)
     assert not (tmp_path / "other").exists()  # told before anything was trained
 
 
 def test_few_labels_are_those_asked_for(tmp_path, quick):
     def counts(values):
-        page = analyse("labels", quick, tmp_path, values=values, tell=lambda line: None)
+        page = analyze("labels", quick, tmp_path, values=values, tell=lambda line: None)
         with (page.parent / "numbers.csv").open() as file:
             rows = [row for row in csv.DictReader(file) if row["what"] == "value"]
         return page, {row["labels a class"]: bool(row["mean"]) for row in rows}
@@ -66,7 +66,7 @@ def test_few_labels_are_those_asked_for(tmp_path, quick):
     # The same runs are judged again by those that have not been; six a class is all there are.
     page, found = counts(("2", "3", "7"))
     assert found == {"2": True, "3": True, "7": False}
-    assert "seed 0: too few labelled images" in (page.parent / "table.md").read_text()
+    assert "seed 0: too few labeled images" in (page.parent / "table.md").read_text()
 
 
 def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
@@ -80,7 +80,7 @@ def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
     for order in (("validation", "test"), ("test", "validation")):
         for split in order:
             out = tmp_path / order[0]
-            page = analyse("heads", quick, out, values=("1",), split=split, tell=lambda line: None)
+            page = analyze("heads", quick, out, values=("1",), split=split, tell=lambda line: None)
             shown = "50.0" if split == "test" else "25.0"
             assert f"| baseline | {shown} |" in (page.parent / "table.md").read_text()
 
@@ -88,7 +88,7 @@ def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
 @pytest.mark.parametrize("seeds", [(), (0, 0)])
 def test_seeds_are_some_and_each_once(tmp_path, quick, seeds):
     with pytest.raises(ValueError, match="seeds must name one or more, each once"):
-        analyse("heads", quick, tmp_path, seeds=seeds)
+        analyze("heads", quick, tmp_path, seeds=seeds)
 
 
 @pytest.mark.parametrize("name", ["index.html", "numbers.csv"])
@@ -97,7 +97,7 @@ def test_files_of_others_are_found_before_anything_is_trained(tmp_path, quick, n
     theirs.parent.mkdir()
     theirs.write_text("mine")
     with pytest.raises(RunError, match="with --out"):
-        analyse("heads", quick, tmp_path, values=("1",))
+        analyze("heads", quick, tmp_path, values=("1",))
     assert theirs.read_text() == "mine"
     assert not (tmp_path / "runs").exists()
 
@@ -109,7 +109,7 @@ def test_one_wider_head_on_a_folder(tmp_path, quick):
 
 
 def test_the_page_says_which_images_judged(tmp_path, quick):
-    page = analyse("heads", quick, tmp_path, values=("1",), tell=lambda line: None)
+    page = analyze("heads", quick, tmp_path, values=("1",), tell=lambda line: None)
     assert "simclr on builtin, judged on validation images" in page.read_text()
 
 
@@ -117,16 +117,16 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, quick, monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_at(patch, 1)
         with pytest.raises(Interrupted, match="everything is saved"):
-            analyse("heads", quick, tmp_path, values=("2",), tell=lambda line: None)
-    page = analyse("heads", quick, tmp_path, values=("2",), tell=lambda line: None)
+            analyze("heads", quick, tmp_path, values=("2",), tell=lambda line: None)
+    page = analyze("heads", quick, tmp_path, values=("2",), tell=lambda line: None)
     assert page.is_file()
 
 
 def test_other_settings_into_the_same_folder_are_refused(tmp_path, quick):
-    analyse("heads", quick, tmp_path, values=("1",), tell=lambda line: None)
+    analyze("heads", quick, tmp_path, values=("1",), tell=lambda line: None)
     other = with_values(quick, {"lr": 0.123})
     with pytest.raises(RunError, match=r"holds runs of other settings.*lr"):
-        analyse("heads", other, tmp_path, values=("1",), tell=lambda line: None)
+        analyze("heads", other, tmp_path, values=("1",), tell=lambda line: None)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_other_settings_into_the_same_folder_are_refused(tmp_path, quick):
 )
 def test_what_is_refused(capsys, tmp_path, args, told):
     try:
-        code = main(["analyse", *args, "--out", str(tmp_path / "out")])
+        code = main(["analyze", *args, "--out", str(tmp_path / "out")])
     except SystemExit as left:
         code = left.code
     assert code == 2
@@ -151,6 +151,6 @@ def test_what_is_refused(capsys, tmp_path, args, told):
 
 def test_help_names_every_analysis(capsys):
     with pytest.raises(SystemExit):
-        main(["analyse", "--help"])
+        main(["analyze", "--help"])
     told = capsys.readouterr().out
     assert all(f"{name}: " in told for name in ANALYSES)
