@@ -53,7 +53,7 @@ def trainer(config: Config, batch: int, image_size: int = SIZE) -> Callable[[], 
 
     def step() -> None:
         optimizer.zero_grad()
-        method(*views).backward()
+        method(views).backward()
         optimizer.step()
         method.after_step()
 

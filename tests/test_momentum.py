@@ -17,7 +17,7 @@ def test_copy_follows_by_exponential_averages():
         with torch.no_grad():
             for p in module.parameters():
                 p.normal_()
-        follower.follow(module, momentum)
+        follower.update(module, momentum)
         expected = [
             momentum * e + (1 - momentum) * p
             for e, p in zip(expected, module.parameters(), strict=True)
@@ -32,7 +32,7 @@ def test_copy_stays_or_jumps_at_the_ends(momentum, moves):
     follower, before = MomentumCopy(module), module.weight.detach().clone()
     with torch.no_grad():
         module.weight.normal_()
-    follower.follow(module, momentum)
+    follower.update(module, momentum)
     assert torch.equal(follower.module.weight, module.weight if moves else before)
 
 
@@ -45,7 +45,7 @@ def test_copy_is_never_trained_and_its_statistics_are_its_own():
     assert not follower(x).requires_grad
     assert follower.module[1].num_batches_tracked == 1
     assert module[1].num_batches_tracked == 0
-    follower.follow(module, 0.0)
+    follower.update(module, 0.0)
     assert not torch.equal(follower.module[1].running_mean, module[1].running_mean)
 
 
@@ -55,7 +55,7 @@ def test_copy_becomes_the_module_statistics_too_and_stays_apart():
     with torch.no_grad():
         module[0].weight.normal_()
     module(torch.randn(5, 3))
-    follower.equal(module)
+    follower.copy_from(module)
     own, other = follower.module.state_dict(), module.state_dict()
     assert own["1.num_batches_tracked"] == 1
     assert all(torch.equal(own[name], value) for name, value in other.items())
@@ -91,10 +91,10 @@ def test_an_anchor_remembers_until_it_settles_elsewhere():
         for tensor in first:
             tensor.add_(1.0)
     assert anchor(first).item() == pytest.approx(6 + 4 + 1)
-    anchor.settle(second)
+    anchor.reset(second)
     assert anchor(second) == 0
     with pytest.raises(ValueError, match="argument"):
-        anchor.settle(second[:2])
+        anchor.reset(second[:2])
 
 
 def test_an_anchor_is_state_that_does_not_train():

@@ -1,8 +1,32 @@
 """Checks of what users set: errors that say what was given and what is accepted."""
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A condition under which settings have an effect.
+
+    A dataclass of settings lists its rules in the class attribute ``rules``, so that a setting that
+    is given and would have no effect is an error.
+
+    Args:
+        fields: Names of the settings.
+        depends: Names of the settings that the condition is about.
+        used: Condition on the values of all settings, by name; those of `depends` are among them.
+        belongs: What the settings are part of, and how to switch it on.
+    """
+
+    fields: tuple[str, ...]
+    depends: tuple[str, ...]
+    used: Callable[[Values], bool]
+    belongs: str
 
 
 def not_a_tensor(what: str, value: object) -> str:

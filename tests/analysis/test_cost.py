@@ -23,10 +23,12 @@ from amcl.analysis.cost import (
     rows,
 )
 from amcl.backbones import Backbone
-from amcl.methods import METHODS, make_method
+from amcl.methods import make_method, method_names
 from amcl.modules import ProjectionHeads
 from amcl.training import Config, RunError
 from tiny_runs import picture_folder
+
+METHODS = method_names()
 
 
 def tiny(name: str, batch_size: int = 8, **method: object) -> Config:

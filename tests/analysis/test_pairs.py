@@ -10,12 +10,14 @@ from amcl.analysis import PairSettings, negatives, pair_sample, positives
 from amcl.analysis import pairs as module
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import DataSet, FileImages, Labeled, MemoryImages, Probe
-from amcl.methods import METHODS, HeadSettings, make_method
+from amcl.methods import HeadSettings, make_method, method_names, settings_class
 from amcl.views import Views, ViewSettings
 from reference.cross_correlation import phi_on_samples
 from reference.temperature import adaptive, sim
 from schemes import items as items_of
 from schemes import phi_layers, scale_of
+
+METHODS = method_names()
 
 SIZE, QUERIES = 16, 5
 RESNET = BackboneSettings(backbone="resnet10t", width=0.125)
@@ -41,7 +43,7 @@ LIMITS = {"tau": 0.7, "tau_lower": 0.3, "tau_upper": 1.2, "tau_period": 10.0}
 
 def make(name, **options):
     backbone, small = SMALL[name]
-    return make_method(METHODS[name][0](**small | options), Backbone(backbone, SIZE))
+    return make_method(settings_class(name)(**small | options), Backbone(backbone, SIZE))
 
 
 def pixels(n, size=24):

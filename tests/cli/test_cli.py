@@ -14,9 +14,11 @@ from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.cli import demo, main
 from amcl.cli.pretrain import attempt, free_folder, parse
-from amcl.methods import METHODS
+from amcl.methods import method_names
 from amcl.training import Config, RunFolder, read_metrics
 from amcl.training.pretrain import export_backbone
+
+METHODS = method_names()
 
 QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
 pytestmark = pytest.mark.usefixtures("few_images")

@@ -11,9 +11,11 @@ from amcl.cli import analyze, cost, evaluate, main, search, sweep
 from amcl.cli.cautions import cautions
 from amcl.cli.options import _options_of, read_options
 from amcl.cli.pretrain import Options, parse
-from amcl.methods import METHODS
+from amcl.methods import method_names, settings_class
 from amcl.training import Config
-from amcl.training.unused import RULES, values_of
+from amcl.training.unused import rules_of, values_of
+
+METHODS = method_names()
 
 AMCL = ["--heads", "3", "--temperature", "adaptive"]
 
@@ -131,11 +133,14 @@ def test_grids_and_searches_that_vary_a_temperature_take_what_belongs_to_some_of
 
 
 def test_rules_name_fields_that_exist():
-    known = {"eta", "iota"}
-    for settings, _ in METHODS.values():
-        known |= values_of(Config(method=settings())).keys()
-    for rule in RULES:
-        assert {*rule.fields, *rule.depends} <= known
+    names, rules = {"eta", "iota"}, set()
+    for settings in map(settings_class, METHODS):
+        config = Config(method=settings())
+        names |= values_of(config).keys()
+        rules |= set(rules_of(config))
+    assert len(rules) > 10
+    for rule in rules:
+        assert {*rule.fields, *rule.depends} <= names
 
 
 def test_evaluation_names_the_option_of_its_protocol():

@@ -6,7 +6,15 @@ import pytest
 import torch
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.methods import METHODS, CANSettings, Drawn, LGPSettings, MAESettings, make_method
+from amcl.methods import (
+    CANSettings,
+    Drawn,
+    LGPSettings,
+    MAESettings,
+    make_method,
+    method_class,
+    settings_class,
+)
 from amcl.methods.masked import noise_like
 from amcl.seeds import generator
 from reference import masked as literal
@@ -24,7 +32,7 @@ SMALL = {
 def make(name, pool="mean", **options):
     """A method whose parameters are all unlike their start, so that each leaves its mark."""
     backbone = Backbone(BackboneSettings(backbone="test_vit", patch=PATCH, pool=pool), SIZE)
-    method = make_method(METHODS[name][0](**SMALL[name] | options), backbone).double()
+    method = make_method(settings_class(name)(**SMALL[name] | options), backbone).double()
     with torch.no_grad():
         for parameter in method.parameters():
             if parameter.requires_grad:
@@ -49,7 +57,7 @@ def drawn_for(method, n=IMAGES):
 
 
 def loss_of(method, x, drawn, **options):
-    return method(*x[: method.num_views], drawn=drawn, **options)
+    return method(x[: method.num_views], drawn=drawn, **options)
 
 
 def terms_of(method, x, drawn):
@@ -94,7 +102,7 @@ def painted(x, where):
 
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_masked_patches_are_seen_by_nobody_but_are_the_target(name):
-    method, x = make(name), views()[: METHODS[name][1].num_views]
+    method, x = make(name), views()[: method_class(name).num_views]
     drawn = drawn_for(method)
     before, terms = seen_by(method, x, drawn), terms_of(method, x, drawn)
     changed = painted(x, drawn.masked)
@@ -108,7 +116,7 @@ def test_masked_patches_are_seen_by_nobody_but_are_the_target(name):
 
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_visible_patches_are_seen_by_all_but_are_not_the_target(name):
-    method, x = make(name), views()[: METHODS[name][1].num_views]
+    method, x = make(name), views()[: method_class(name).num_views]
     drawn = drawn_for(method)
     one = torch.zeros_like(drawn.masked)
     one[0, 1, int(drawn.masked[0, 1].byte().argmin())] = True  # of one image, and visible
@@ -126,7 +134,7 @@ def test_visible_patches_are_seen_by_all_but_are_not_the_target(name):
 @pytest.mark.parametrize(("ratio", "visible"), [(0.75, 4), (0.5, 8), (0.6, 6)])
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_the_encoder_gets_the_visible_tokens_and_the_class_token(name, ratio, visible):
-    method, x = make(name, mask_ratio=ratio), views()[: METHODS[name][1].num_views]
+    method, x = make(name, mask_ratio=ratio), views()[: method_class(name).num_views]
     drawn = drawn_for(method)
     assert (~drawn.masked).sum(-1).eq(visible).all()
     tokens = seen_by(method, x, drawn)["tokens"]
@@ -228,7 +236,9 @@ def test_mae_is_the_squared_error_of_masked_patches(normalize):
         tokens = encoded(method.backbone.network, image, hidden.tolist())
         rows.append(method.decoder(tokens, hidden.unsqueeze(0))[0])
     expected = mean_square(torch.stack(rows), targets(x, normalize), masked.tolist())
-    assert_same_loss_and_gradient(method, method(x, drawn=drawn), expected, ("backbone", "decoder"))
+    assert_same_loss_and_gradient(
+        method, method([x], drawn=drawn), expected, ("backbone", "decoder")
+    )
 
 
 @pytest.mark.parametrize(("heads", "normalize"), [(1, True), (3, True), (1, False)])
@@ -274,7 +284,7 @@ def test_can_with_reconstruction_alone_is_mae_of_both_views():
             parameter.zero_()
     mae = same_weights(make("mae"), can)
     drawn = drawn_for(can)
-    loss, expected = can(*x, drawn=drawn), mae(*x, drawn=drawn)
+    loss, expected = can(x, drawn=drawn), mae(x, drawn=drawn)
     torch.testing.assert_close(loss, expected)
     loss.backward()
     expected.backward()
@@ -441,10 +451,10 @@ def test_a_norm_behind_the_pooling_is_refused():
 
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_who_gives_nothing_drawn_gets_torchs_own_chance(name):
-    method, x, losses = make(name), views()[: METHODS[name][1].num_views], []
+    method, x, losses = make(name), views()[: method_class(name).num_views], []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
-        losses.append(method(*x).item())
+        losses.append(method(x).item())
     assert losses[0] == losses[1] != losses[2]
 
 
@@ -454,7 +464,7 @@ def test_who_gives_nothing_drawn_gets_torchs_own_chance(name):
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_weights_start_as_maes_and_positions_are_fixed(name):
     method = make(name)
-    method.draw_weights()
+    method.init_weights()
     network = method.backbone.network
     bounds = {"attn.qkv": (64, 192), "attn.proj": (64, 64), "mlp.fc1": (64, 192)}
     for part, (fan_in, fan_out) in bounds.items():
@@ -513,6 +523,6 @@ def test_published_settings():
 @pytest.mark.parametrize("name", ["mae", "can", "lgp"])
 def test_networks_without_patches_are_refused(name):
     backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), SIZE)
-    settings = METHODS[name][0](**SMALL[name])
+    settings = settings_class(name)(**SMALL[name])
     with pytest.raises(ValueError, match=r"a ResNet is not run as .* Choose a plain vision trans"):
         make_method(settings, backbone)

@@ -10,15 +10,18 @@ from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.methods import (
-    METHODS,
     BarlowTwinsSettings,
-    HeadSettings,
     MoCoSettings,
     SimCLRSettings,
     SimSiamSettings,
     make_method,
+    method_class,
+    method_names,
+    settings_class,
 )
 from amcl.seeds import generator
+
+METHODS = method_names()
 
 IMAGES, SIZE = 6, 4
 SCHEMES = (
@@ -32,7 +35,7 @@ SCHEMES = (
     "scheduled",
 )
 REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
-WITH_HEADS = [name for name, (settings, _) in METHODS.items() if issubclass(settings, HeadSettings)]
+WITH_HEADS = [name for name in METHODS if settings_class(name).has_heads]
 ACCEPTED = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
 
 POSITIONS, PATCHES = "backbone.network.pos_embed", "backbone.network.patch_embed."
@@ -87,7 +90,7 @@ SMALL = {
 
 
 def settings_of(name, **options):
-    return METHODS[name][0](**SMALL[name][1] | options)
+    return settings_class(name)(**SMALL[name][1] | options)
 
 
 def make(name, **options):
@@ -103,7 +106,7 @@ def loss_of(method, views, **options):
     """The loss of as many views as the method takes, with the same masks and noise each time."""
     drawn = method.draw(views.shape[1], generator("drawn"))
     beside = {} if drawn is None else {"drawn": drawn}
-    return method(*views[: method.num_views], **beside, **options)
+    return method(views[: method.num_views], **beside, **options)
 
 
 def singles(heads):
@@ -153,7 +156,7 @@ def test_simclr_is_nt_xent(heads):
     method, (x0, x1) = make("simclr", tau=0.3, heads=heads), views()
     h0, h1 = method.backbone(x0), method.backbone(x1)
     losses = [nt_xent(g(h0), g(h1), 0.3) for g in singles(method.heads)]
-    assert_same_loss_and_gradient(method, method(x0, x1), sum(losses) / heads)
+    assert_same_loss_and_gradient(method, method([x0, x1]), sum(losses) / heads)
 
 
 def part_encoders(method):
@@ -177,7 +180,7 @@ def test_moco_is_info_nce_over_the_queue(heads, symmetric):
         forth = info_nce(g(backbone(x0)), old_g(old_backbone(x1)), queue, 0.2)
         back = info_nce(g(backbone(x1)), old_g(old_backbone(x0)), queue, 0.2)
         losses.append(0.5 * (forth + back) if symmetric else forth)
-    assert_same_loss_and_gradient(method, method(x0, x1), sum(losses) / heads)
+    assert_same_loss_and_gradient(method, method([x0, x1]), sum(losses) / heads)
 
 
 def test_moco_without_a_queue_contrasts_with_the_keys_of_the_batch():
@@ -186,7 +189,7 @@ def test_moco_without_a_queue_contrasts_with_the_keys_of_the_batch():
     q0, q1 = method.project(x0)[0], method.project(x1)[0]
     k0, k1 = method.keys(x0)[0], method.keys(x1)[0]
     expected = 0.5 * (batch_info_nce(q0, k1, 0.2) + batch_info_nce(q1, k0, 0.2))
-    assert_same_loss_and_gradient(method, method(x0, x1), expected)
+    assert_same_loss_and_gradient(method, method([x0, x1]), expected)
     method.after_step()
     assert not any("queue" in name for name in method.state_dict())
 
@@ -203,7 +206,7 @@ def test_simsiam_is_the_negative_cosine_with_fixed_targets(heads, shared):
         z0, z1 = f(method.backbone(x0)), f(method.backbone(x1))
         cosines = F.cosine_similarity(p(z0), z1.detach()), F.cosine_similarity(p(z1), z0.detach())
         losses.append(-0.5 * cosines[0].mean() - 0.5 * cosines[1].mean())
-    assert_same_loss_and_gradient(method, method(x0, x1), sum(losses) / heads)
+    assert_same_loss_and_gradient(method, method([x0, x1]), sum(losses) / heads)
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -211,7 +214,7 @@ def test_barlow_twins_is_the_cross_correlation(heads):
     method, (x0, x1) = make("barlow", lam=0.03, heads=heads, loss_scale=0.1), views()
     h0, h1 = method.backbone(x0), method.backbone(x1)
     losses = [barlow_twins(g(h0), g(h1), 0.03) for g in singles(method.heads)]
-    assert_same_loss_and_gradient(method, method(x0, x1), 0.1 * sum(losses) / heads)
+    assert_same_loss_and_gradient(method, method([x0, x1]), 0.1 * sum(losses) / heads)
 
 
 CONTRAST_ALONE = {"can": {"reconstruction_weight": 0.0, "denoising_weight": 0.0}}
@@ -229,7 +232,7 @@ def test_losses_of_heads_are_averaged_or_as_printed_summed(name):
 @pytest.mark.parametrize("name", WITH_HEADS)
 def test_base_and_amcl_are_one_class(name):
     base, amcl = make(name), make(name, heads=3, temperature="adaptive")
-    assert type(base) is type(amcl) is METHODS[name][1]
+    assert type(base) is type(amcl) is method_class(name)
     phi = [n for n, _ in amcl.named_parameters() if n.startswith("loss.temperature")]
     assert phi  # it is trained with the rest
     assert not any(n.startswith("loss.temperature") for n, _ in base.named_parameters())
@@ -304,11 +307,11 @@ def test_watching_leaves_statistics_and_the_same_loss(name):
     amcl = {"heads": 2, "temperature": "adaptive"} if with_heads else {}
     method, x = make(name, **amcl), views()
     loss = loss_of(method, x)
-    assert method.measured() == {}
+    assert method.log_metrics() == {}
     torch.testing.assert_close(loss_of(method, x, watch=True), loss)
     assert not with_heads or method.stats.positive.s.shape == (2,)
     assert with_heads or method.terms["reconstruction"] == loss
-    measured = method.measured()
+    measured = method.log_metrics()
     assert measured
     assert all(math.isfinite(value) for value in measured.values())
 
@@ -343,7 +346,7 @@ def test_methods_say_what_their_loss_compares(name, options):
     options = {} if name == "simsiam" else options
     method, (x0, x1) = make(name, heads=2, **options).eval(), views()
     part_encoders(method)
-    z0, z1 = method.compared(x0, x1)
+    z0, z1 = method.compared([x0, x1])
     width = 5 + method.loss.temperature.extra_outputs
     assert z0.shape == z1.shape == (2, IMAGES, width)
     for c in range(2):
@@ -353,7 +356,7 @@ def test_methods_say_what_their_loss_compares(name, options):
 
 def test_simsiam_with_a_projector_a_head_compares_with_each():
     method, (x0, x1) = make("simsiam", heads=2, shared_projector=False).eval(), views()
-    z0, z1 = method.compared(x0, x1)
+    z0, z1 = method.compared([x0, x1])
     for c in range(2):
         expected = compared_by_hand(method, "simsiam", x0, x1, c)
         torch.testing.assert_close((z0[c], z1[c]), expected)
@@ -365,10 +368,10 @@ def test_pairs_compared_are_those_of_the_loss(name):
     options = {"symmetric": False, "queue": 0} if name == "moco" else {}
     method = make(name, heads=2, temperature="adaptive", **options).eval()
     x0, x1 = views()
-    method(x0, x1, watch=True)
-    matrices = [method.loss.pair_matrix(*method.compared(x0, x1))]
+    method([x0, x1], watch=True)
+    matrices = [method.loss.pair_matrix(*method.compared([x0, x1]))]
     if name in ("simclr", "simsiam"):  # whose statistics are of both directions
-        matrices.append(method.loss.pair_matrix(*method.compared(x1, x0)))
+        matrices.append(method.loss.pair_matrix(*method.compared([x1, x0])))
     own = torch.stack([m.tau.diagonal(dim1=1, dim2=2).mean(1) for m in matrices]).mean(0)
     torch.testing.assert_close(own, method.stats.positive.tau)
     s = torch.stack([m.s.diagonal(dim1=1, dim2=2).mean(1) for m in matrices]).mean(0)
@@ -473,13 +476,13 @@ def test_moco_keys_enter_the_queue_after_the_step_in_order():
     method, (x0, x1) = make("moco", heads=2, queue=20), views()
     k0, k1 = method.keys(x0), method.keys(x1)
     before = method.queue.z.clone()
-    method(x0, x1).backward()
+    method([x0, x1]).backward()
     assert torch.equal(method.queue.z, before)  # the backward pass still reads it
     method.after_step()
     torch.testing.assert_close(method.queue.z[:, : 2 * IMAGES], torch.cat([k0, k1], dim=1))
     assert torch.equal(method.queue.z[:, 2 * IMAGES :], before[:, 2 * IMAGES :])
     newer = method.keys(x0), method.keys(x1)
-    method(x0, x1)
+    method([x0, x1])
     method.after_step()
     pushed = torch.cat(newer, dim=1)
     torch.testing.assert_close(method.queue.z[:, 2 * IMAGES :], pushed[:, :8])
@@ -490,11 +493,11 @@ def test_moco_pushes_every_part_of_an_accumulated_step():
     method = make("moco", queue=16, symmetric=False)
     (a0, a1), (b0, b1) = views(), views()
     expected = torch.cat([method.keys(a1), method.keys(b1)], dim=1)
-    method(a0, a1)
-    method(b0, b1)
+    method([a0, a1])
+    method([b0, b1])
     method.after_step()
     torch.testing.assert_close(method.queue.z[:, : 2 * IMAGES], expected)
-    method(a0, a1)
+    method([a0, a1])
     method.after_step()
     assert method.queue.start == (3 * IMAGES) % 16  # what was pushed before is not pushed again
 
@@ -502,9 +505,9 @@ def test_moco_pushes_every_part_of_an_accumulated_step():
 def test_moco_keeps_no_keys_outside_of_training():
     method = make("moco", queue=2 * IMAGES).eval()
     for _ in range(3):
-        method(*views())
+        method(views())
     method.train()
-    method(*views())
+    method(views())
     method.after_step()
     assert method.queue.start == 0  # the keys of one step went around once
 
@@ -520,7 +523,7 @@ def test_moco_computes_keys_with_the_momentum_of_the_same_step():
     for key, expected in zip(method.keys.parameters(), moved, strict=True):
         torch.testing.assert_close(key, expected)
     moved = [p.clone() for p in method.keys.parameters()]
-    method(view, view)
+    method([view, view])
     method.after_step()
     assert all(map(torch.equal, method.keys.parameters(), moved))
 
@@ -532,7 +535,7 @@ def test_moco_key_encoder_follows_with_the_scheduled_momentum():
         old = [p.clone() for p in method.keys.parameters()]
         new = [*method.backbone.parameters(), *method.heads.parameters()]
         method.before_step(0.0, progress)
-        method(*views())
+        method(views())
         method.after_step()
         for key, o, n in zip(method.keys.parameters(), old, new, strict=True):
             torch.testing.assert_close(key, momentum * o + (1 - momentum) * n.detach())
@@ -547,30 +550,30 @@ def test_moco_momentum_stays_without_an_end():
 def test_moco_goes_on_from_its_state_dict():
     method, again = make("moco", heads=2), make("moco", heads=2)
     part_encoders(method)
-    method(*views())
+    method(views())
     method.after_step()
     assert {"queue.z", "queue.start"} <= method.state_dict().keys()
     again.load_state_dict(method.state_dict(), strict=True)
     x0, x1 = views()
     losses = []
     for m in (method, again):
-        first = m(x0, x1)
+        first = m([x0, x1])
         m.after_step()
-        losses.append((first, m(x0, x1)))
+        losses.append((first, m([x0, x1])))
     torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
 
 
 def test_moco_queue_must_hold_a_step():
     method = make("moco", queue=2 * IMAGES - 1)
-    method(*views())
+    method(views())
     with pytest.raises(ValueError, match="12 projections a step do not fit into a queue of 11"):
         method.after_step()
 
 
 def test_simsiam_predictors_keep_their_rate():
-    assert make("simsiam").with_fixed_rate()[0].widths == (5, 4, 5)
-    assert make("simsiam", fixed_predictor_rate=False).with_fixed_rate() == []
-    assert make("simclr").with_fixed_rate() == []
+    assert make("simsiam").constant_lr_modules()[0].widths == (5, 4, 5)
+    assert make("simsiam", fixed_predictor_rate=False).constant_lr_modules() == []
+    assert make("simclr").constant_lr_modules() == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.methods import METHODS, LGPSettings, MoCoV3Settings, make_method
+from amcl.methods import LGPSettings, MoCoV3Settings, make_method, settings_class
 from amcl.training.optimizers import OptimizerSettings, parameter_groups
 from reference import masked as literal
 
@@ -24,7 +24,7 @@ POSITIONS, PATCHES = "backbone.network.pos_embed", "backbone.network.patch_embed
 def make(name="mocov3", on="vit", **options):
     small = {"projector": (8, 7, 5), "predictor": 6}
     backbone = Backbone(BACKBONES[on], SIZE)
-    return make_method(METHODS[name][0](**small | options), backbone).double()
+    return make_method(settings_class(name)(**small | options), backbone).double()
 
 
 def views():
@@ -85,7 +85,7 @@ def written_out(method, x, tau, scale):
 @pytest.mark.parametrize("heads", [1, 3])
 def test_the_loss_is_2_tau_times_the_contrast_of_predictions_and_keys(heads, on):
     method, x = shaken(make(on=on, tau=0.3, heads=heads)), views()
-    loss, expected = method(*x), written_out(method, x, 0.3, 2 * 0.3)
+    loss, expected = method(x), written_out(method, x, 0.3, 2 * 0.3)
     torch.testing.assert_close(loss, expected, rtol=1e-9, atol=1e-12)
     weights = {n: p for n, p in method.backbone.named_parameters() if p.requires_grad}
     got = torch.autograd.grad(loss, list(weights.values()))
@@ -97,7 +97,7 @@ def test_the_loss_is_2_tau_times_the_contrast_of_predictions_and_keys(heads, on)
 
 def test_lgp_has_the_loss_of_moco_v3():
     lgp, x = shaken(make("lgp", tau=0.3, heads=2)), views()
-    torch.testing.assert_close(lgp(*x), written_out(lgp, x, 0.3, 2 * 0.3))
+    torch.testing.assert_close(lgp(x), written_out(lgp, x, 0.3, 2 * 0.3))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_scale_is_2_tau_or_where_pairs_have_their_own_2_prior_tau(options, s
     q0, q1 = (method.predictors(method.heads(method.backbone(view))) for view in x)
     k0, k1 = (method.keys(view) for view in x)
     expected = scale * (method.loss(q0, k1) + method.loss(q1, k0))
-    torch.testing.assert_close(method(*x), expected)
+    torch.testing.assert_close(method(x), expected)
 
 
 # encoders
@@ -181,7 +181,7 @@ def test_published_settings(settings):
 @pytest.mark.parametrize("name", BOTH)
 def test_a_frozen_patch_embedding_neither_learns_nor_is_in_a_group(name, frozen):
     method = make(name, freeze_patches=frozen)
-    method(*views()).backward()
+    method(views()).backward()
     grouped = {id(p) for g in parameter_groups(method, OptimizerSettings()) for p in g["params"]}
     patches = {n: p for n, p in method.named_parameters() if n.startswith(PATCHES)}
     assert patches
@@ -205,7 +205,7 @@ def test_positions_are_fixed_sines_and_cosines_unless_they_train(name):
 def test_drawn_weights_are_those_of_keys_too(name):
     method = shaken(make(name))
     heads = copy.deepcopy(method.heads.state_dict())
-    method.draw_weights()
+    method.init_weights()
     assert_equal(query_weights(method), key_weights(method))
     assert_equal([heads], [method.heads.state_dict()])
     bound = math.sqrt(6 / (64 + 64))  # queries, keys and values are a layer each
@@ -216,7 +216,7 @@ def test_drawn_weights_are_those_of_keys_too(name):
 def test_a_resnet_keeps_the_weights_it_was_made_with():
     method = make(on="resnet")
     before = copy.deepcopy(query_weights(method))
-    method.draw_weights()
+    method.init_weights()
     assert_equal(query_weights(method), before)
     assert all(p.requires_grad for p in method.backbone.parameters())
 
@@ -227,7 +227,7 @@ def test_both_encoders_start_from_given_weights_and_heads_do_not(name, on):
     given = Backbone(BACKBONES[on], SIZE).double().network.state_dict()
     heads = copy.deepcopy(method.heads.state_dict())
     predictors = copy.deepcopy(method.predictors.state_dict())
-    method.start_from(given, "a run")
+    method.load_backbone(given, "a run")
     for backbone in (method.backbone, method.keys.module[0]):
         assert_equal([backbone.network.state_dict()], [given])
     assert_equal(
@@ -240,7 +240,7 @@ def test_both_encoders_start_from_given_weights_and_heads_do_not(name, on):
 def test_weights_of_another_network_are_refused():
     given = Backbone(BACKBONES["resnet"], SIZE).network.state_dict()
     with pytest.raises(ValueError, match=r"the weights in a run are not those of test_vit"):
-        make().start_from(given, "a run")
+        make().load_backbone(given, "a run")
 
 
 # LGP
@@ -256,8 +256,8 @@ def pulled(method):
 def started(pull=0.01, **options):
     """LGP that has gone some way from the weights it started from, and those weights."""
     method = make("lgp", pull=pull, **options)
-    method.draw_weights()
-    method.start_from(Backbone(BACKBONES["vit"], SIZE).double().network.state_dict(), "a run")
+    method.init_weights()
+    method.load_backbone(Backbone(BACKBONES["vit"], SIZE).double().network.state_dict(), "a run")
     start = {name: p.detach().clone() for name, p in method.named_parameters()}
     return shaken(method), start
 
@@ -270,17 +270,17 @@ def test_the_pull_is_the_distance_of_embeddings_and_lower_blocks_from_the_start(
     distance = sum((now[n] - start[n]).abs().sum().item() for n in pulled(method))
     free = make("lgp")
     free.load_state_dict(method.state_dict(), strict=False)
-    loss = method(*x, watch=True)
-    assert loss.item() == pytest.approx(free(*x).item() + 0.01 * distance, rel=1e-9)
-    assert method.measured()["term/distance"] == pytest.approx(distance)
+    loss = method(x, watch=True)
+    assert loss.item() == pytest.approx(free(x).item() + 0.01 * distance, rel=1e-9)
+    assert method.log_metrics()["term/distance"] == pytest.approx(distance)
 
 
 def test_the_pull_is_nothing_at_the_start():
     method, _ = started()
-    method.start_from(Backbone(BACKBONES["vit"], SIZE).double().network.state_dict(), "a run")
+    method.load_backbone(Backbone(BACKBONES["vit"], SIZE).double().network.state_dict(), "a run")
     free, x = make("lgp"), views()
     free.load_state_dict(method.state_dict(), strict=False)
-    torch.testing.assert_close(method(*x, watch=True), free(*x), rtol=0, atol=0)
+    torch.testing.assert_close(method(x, watch=True), free(x), rtol=0, atol=0)
     assert method.terms["distance"] == 0
 
 
@@ -288,8 +288,8 @@ def test_the_gradient_of_the_pull_is_its_sign():
     method, start = started()
     free, x = make("lgp"), views()
     free.load_state_dict(method.state_dict(), strict=False)
-    method(*x).backward()
-    free(*x).backward()
+    method(x).backward()
+    free(x).backward()
     others = dict(free.named_parameters())
     for name, parameter in method.named_parameters():
         if parameter.requires_grad:
@@ -320,14 +320,14 @@ def test_anchors_are_state_and_do_not_train():
     assert not any(n.startswith("anchor.") for n, _ in method.named_parameters())
     again, x = make("lgp", pull=0.01), views()
     again.load_state_dict(method.state_dict(), strict=True)
-    torch.testing.assert_close(again(*x), method(*x), rtol=0, atol=0)
+    torch.testing.assert_close(again(x), method(x), rtol=0, atol=0)
 
 
 def test_without_a_pull_nothing_is_remembered():
     method = make("lgp")
     assert method.anchor is None
     assert not anchors(method)
-    method(*views(), watch=True)
+    method(views(), watch=True)
     assert method.terms == {}
 
 

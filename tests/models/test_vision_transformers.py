@@ -54,7 +54,7 @@ def test_the_whole_method_comes_back(runs, name):
     for key, value in method.state_dict().items():
         assert torch.equal(value, state["method"][key]), key
     views = (IMAGES,) if name == "mae" else (IMAGES, IMAGES.flip(0))
-    assert torch.isfinite(method(*views))
+    assert torch.isfinite(method(views))
 
 
 @pytest.mark.parametrize("name", KINDS)

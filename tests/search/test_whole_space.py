@@ -8,6 +8,7 @@ from functools import cache
 import optuna
 import pytest
 import torch
+from amcl.training.step import Stepper
 from PIL import Image
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
@@ -28,7 +29,6 @@ from amcl.training.hardware import make_fabric
 from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan
 from amcl.training.start import first_stage, method_to_train
-from amcl.training.step import Stepper
 from amcl.views import ViewSettings
 
 # Points of each method: fewer where a step takes long and the loss is another's.
@@ -157,7 +157,7 @@ class Bench:
             assert torch.isfinite(loss)
         assert self.seen == STEPS
         assert_finite(self.method.state_dict())
-        assert_finite({name: torch.tensor(v) for name, v in self.method.measured().items()})
+        assert_finite({name: torch.tensor(v) for name, v in self.method.log_metrics().items()})
         assert any(not torch.equal(value, before[name]) for name, value in self._weights().items())
 
     def _feed(self, batch, step, part):

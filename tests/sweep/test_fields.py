@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from amcl import recipes
-from amcl.methods import METHODS, SimCLRSettings
+from amcl.methods import SimCLRSettings, method_names
 from amcl.methods.heads import Scheme
 from amcl.sweep.fields import (
     differing,
@@ -23,6 +23,8 @@ from amcl.sweep.fields import (
     with_values,
 )
 from amcl.training import Config
+
+METHODS = method_names()
 
 LEARNED = ("data", "views", "backbone", "method", "optimizer", "run")
 SCHEMES = typing.get_args(Scheme)

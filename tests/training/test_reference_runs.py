@@ -19,19 +19,21 @@ import pytest
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings
-from amcl.methods import METHODS, HeadSettings
+from amcl.methods import HeadSettings, method_names, settings_class
 from amcl.methods.masked import MaskedSettings
 from amcl.training import Config, pretrain, read_metrics
 from amcl.training.checkpoint import load_checkpoint
+
+METHODS = method_names()
 
 RECORD = Path(__file__).with_name("reference_runs.json")
 STEPS = 20
 VIT = ("mae", "can", "mocov3", "lgp")
 CASES = [
     (name, amcl)
-    for name, (settings, _) in METHODS.items()
+    for name in METHODS
     for amcl in (False, True)
-    if not amcl or issubclass(settings, HeadSettings)
+    if not amcl or settings_class(name).has_heads
 ]
 
 

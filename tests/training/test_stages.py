@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings, load_backbone
-from amcl.methods import METHODS, LGPSettings, MAESettings, Method
+from amcl.methods import LGPSettings, MAESettings, Method, method_names
 from amcl.models import open_model
 from amcl.training import Config, Interrupted, RunError, RunFolder, pretrain, read_metrics
 from amcl.training.checkpoint import load_checkpoint
-from amcl.training.start import first_stage, fresh_method, init_of, start_from
+from amcl.training.start import first_stage, fresh_method, init_from, init_of
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
 STEPS = 4  # of each stage
@@ -90,7 +90,7 @@ def test_a_run_begins_with_the_weights_of_another(mae, pictures, tmp_path, metho
 def test_both_encoders_and_the_anchor_take_them_and_heads_are_fresh(mae, pictures):
     config = tiny_vit("lgp", pictures, init=str(mae))
     fresh, begun = (fresh_method(config, 16) for _ in range(2))
-    start_from(begun, mae)
+    init_from(begun, mae)
     given = weights(mae)
     assert_equal(begun.backbone.network.state_dict(), given)
     assert_equal(begun.keys.module[0].network.state_dict(), given)
@@ -194,7 +194,7 @@ def test_a_run_that_saved_nothing_needs_the_one_it_begins_with(pictures, tmp_pat
 # -- LGP's two stages
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", method_names())
 def test_only_lgp_without_init_has_a_first_stage(method, tmp_path):
     config = recipes.recipe(f"imagenet-{method}" if method != "lgp" else "imagenet-lgp-amcl")
     given = replace(config, run=replace(config.run, init="runs/mae"))
@@ -308,6 +308,8 @@ _LATE = """
 import sys, time
 import amcl.training
 from amcl.cli.pretrain import main
+
+METHODS = method_names()
 
 loop = sys.modules["amcl.training.pretrain"]
 write = loop.export_backbone

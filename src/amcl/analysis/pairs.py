@@ -231,7 +231,7 @@ class _Look:
         h, h0, h1 = (self.method.backbone(x).float().cpu() for x in (plain, *views))
         compared: tuple[torch.Tensor, ...] = ()
         if isinstance(self.method, HeadMethod):
-            compared = self.method.compared(*views)
+            compared = self.method.compared(list(views))
         return _Seen(h, h0, h1, self._pictures(views), compared)
 
     def _pictures(self, views: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,6 @@ from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, refuse_unused, require_images
 from amcl.cli.tables import results_console, show_tables
 from amcl.experiments import ANALYSES, analyze
-from amcl.methods import MethodName
 from amcl.redaction import redact_command
 from amcl.sweep.judge import Split
 from amcl.training.config import unknown
@@ -67,13 +66,14 @@ def parse(args: list[str]) -> Options:
     if args and not args[0].startswith("-"):
         _known(args[0])  # before anything else that may be wrong
     base = base_config(args)
-    method: MethodName = base.method.name  # type: ignore[assignment]
     options = read_options(
         Options,
         args,
         command="amcl analyze",
         description=DESCRIPTION,
-        default=Options(name=tyro.MISSING, out=tyro.MISSING, method=method, settings=base),
+        default=Options(
+            name=tyro.MISSING, out=tyro.MISSING, method=base.method.name, settings=base
+        ),
     )
     _known(options.name)
     # Its runs are with and without AMCL, and differ in what it analyses.

@@ -3,7 +3,7 @@
 import torch
 
 from amcl.backbones import SMALL, Backbone
-from amcl.methods import HeadSettings, make_method
+from amcl.methods import make_method
 from amcl.training import Config
 
 FEW_PIXELS = 16
@@ -17,7 +17,7 @@ def cautions(config: Config) -> list[str]:
     []
     """
     found, size = [], config.data.image_size
-    if not config.views.views and config.method.name != "mae":
+    if not config.views.views and config.method.needs_augmentation:
         found.append(
             "--views '' switches every operation off: both views of an image are the same picture, "
             "and there is little to learn from them. --views ae crops and flips."
@@ -27,8 +27,9 @@ def cautions(config: Config) -> list[str]:
             f"--image-size {size} is very small: most networks shrink their input 8 to 32 times. "
             "Usual sizes are 32 to 224 pixels."
         )
-    if isinstance(config.method, HeadSettings) and config.method.heads > MANY_HEADS:
-        found.append(_many_heads(config, config.method.heads))
+    heads = getattr(config.method, "heads", 1)
+    if heads > MANY_HEADS:
+        found.append(_many_heads(config, heads))
     return found
 
 

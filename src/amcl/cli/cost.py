@@ -30,10 +30,10 @@ from amcl.cli.start import Start, base_config, peek, refuse_unused, require_imag
 from amcl.cli.tables import results_console
 from amcl.environment import environment
 from amcl.files import write_text
-from amcl.methods import HeadSettings, LGPSettings, MethodName
 from amcl.settings import whole_number
 from amcl.training import Config, RunFolder
 from amcl.training.display import console
+from amcl.training.start import first_stage
 
 DESCRIPTION = """Parameters and FLOPs in training and at inference, with and without AMCL.
 
@@ -89,13 +89,12 @@ def main(args: list[str]) -> int:
 def parse(args: list[str]) -> Options:
     """The options, on top of the recipe, file or run they start from."""
     base = base_config(args, _run(args))
-    method: MethodName = base.method.name  # type: ignore[assignment]
     options = read_options(
         Options,
         args,
         command="amcl cost",
         description=DESCRIPTION,
-        default=Options(method=method, settings=base),
+        default=Options(method=base.method.name, settings=base),
     )
     if options.folder is not None and str(options.folder) != args[0]:
         raise ValueError(f"name the run first: amcl cost {options.folder} …")
@@ -115,13 +114,13 @@ def sides(config: Config) -> list[Side]:
     ['baseline', '+ AMCL']
     """
     method = config.method
-    if not isinstance(method, HeadSettings):
+    if not method.has_heads:
         return [Side(method.name, config)]
     plain = recipes.as_published(config)
     if config == plain:
         return [Side("baseline", config), Side("+ AMCL", recipes.with_amcl(config))]
-    name = f"{method.heads} head{'s' * (method.heads > 1)}, {method.temperature}"
-    if method.heads > 1 and method.temperature == "adaptive":
+    name = method.describe().partition(", ")[2]
+    if config == recipes.with_amcl(config):
         name = "+ AMCL"
     return [Side("baseline", plain), Side(name, config)]
 
@@ -198,12 +197,15 @@ def show(
 def _notes(compared: Sequence[Side], measured: Sequence[StepCost]) -> list[str]:
     config = compared[-1].config
     notes = [COUNTED]
-    if isinstance(config.method, LGPSettings):
-        notes.append("These are LGP's second stage; its first is a run of mae.")
+    if (first := first_stage(config)) is not None:
+        notes.append(
+            f"These are {config.method.label}'s second stage; its first is a run of "
+            f"{first.method.name}."
+        )
     if len(compared) == 1:
         notes.append(f"{config.method.name} has no heads, and so no AMCL form.")
-    elif compared[-1].name == "+ AMCL" and isinstance(config.method, HeadSettings):
-        notes.append(f"+ AMCL: {config.method.heads} heads, adaptive temperatures.")
+    elif compared[-1].name == "+ AMCL":
+        notes.append(f"+ AMCL: {config.method.describe()}.")
     if measured:
         step = measured[0]
         notes.append(

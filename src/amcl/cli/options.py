@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 
-from amcl.methods import METHODS, HeadSettings
+from amcl.methods import method_names, settings_class
 
 T = TypeVar("T")
 
@@ -158,9 +158,9 @@ def _unknown(name: str, known: dict[str, Option], default: Any) -> str:
 def _methods_with(field: str) -> list[str]:
     return [
         name
-        for name, (settings, _) in METHODS.items()
-        if field in {f.name for f in dataclasses.fields(settings)}
-        or (field in ("eta", "iota") and issubclass(settings, HeadSettings))
+        for name in method_names()
+        if field in {f.name for f in dataclasses.fields(settings_class(name))}
+        or (field in ("eta", "iota") and settings_class(name).has_heads)
     ]
 
 

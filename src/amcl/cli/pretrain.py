@@ -11,7 +11,6 @@ from pathlib import Path
 from amcl.cli.cautions import cautions
 from amcl.cli.options import read_options
 from amcl.cli.start import Start, base_config, length_notes, refuse_unused, require_images
-from amcl.methods import HeadSettings, MethodName
 from amcl.redaction import redact
 from amcl.sweep.fields import differing
 from amcl.training import Config, Interrupted, RunError, pretrain
@@ -98,13 +97,12 @@ def _pretrain(args: list[str]) -> None:
 def parse(args: list[str]) -> Options:
     """The options, on top of the recipe, file or run they start from."""
     base = base_config(args)
-    method: MethodName = base.method.name  # type: ignore[assignment]
     options = read_options(
         Options,
         args,
         command="amcl pretrain",
         description=DESCRIPTION,
-        default=Options(method=method, settings=base),
+        default=Options(method=base.method.name, settings=base),
     )
     if options.resume is not None:
         _only_what_may_change(base, options)
@@ -117,9 +115,9 @@ def free_folder(config: Config) -> Path:
     """A new folder under runs/ that tells what it holds."""
     data = re.sub(r"\W+", "-", config.data.name) or "images"
     name = f"{data}-{config.method.name}"
-    method = config.method
-    if isinstance(method, HeadSettings) and method.temperature != "constant":
-        name += f"-{method.temperature}"
+    temperature = getattr(config.method, "temperature", "constant")
+    if temperature != "constant":
+        name += f"-{temperature}"
     path, number = Path("runs") / name, 2
     while path.exists():
         path, number = Path("runs") / f"{name}-{number}", number + 1

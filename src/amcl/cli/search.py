@@ -12,7 +12,6 @@ from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
 from amcl.cli.tables import results_console
-from amcl.methods import MethodName
 from amcl.search.objective import LABELS, Objective, is_share
 from amcl.search.study import TRIALS, Pruner, StudyFolder
 from amcl.training import Config
@@ -75,13 +74,14 @@ def parse(args: list[str]) -> Options:
     folder = StudyFolder(Path(peek(args).out or ""))
     known = Config.from_file(folder.base) if folder.exists() else None
     base = base_config(args, known)
-    method: MethodName = base.method.name  # type: ignore[assignment]
     options = read_options(
         Options,
         args,
         command="amcl search",
         description=DESCRIPTION,
-        default=Options(out=tyro.MISSING, method=method, settings=base, trials=folder.trials()),
+        default=Options(
+            out=tyro.MISSING, method=base.method.name, settings=base, trials=folder.trials()
+        ),
     )
     varied = [entry.partition("=")[0].replace("-", "_") for entry in options.space]
     refuse_unused([(base, options.settings)], args, varied)

@@ -1,17 +1,18 @@
 """Where the settings of a run start from: a recipe, a file, or another run."""
 
 import argparse
+import difflib
 import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
 
 from amcl import recipes
 from amcl.backbones import load_backbone
-from amcl.methods import METHODS, MethodName, MoCoSettings
+from amcl.methods import method_names
 from amcl.sweep.fields import differing
 from amcl.training import Config, RunFolder
 from amcl.training.fit import at_length
@@ -29,8 +30,9 @@ class Start:
     """Start from a recipe: `amcl recipes` lists them."""
     config: Path | None = None
     """Start from a file, such as a run's config.toml."""
-    method: MethodName = "simclr"
-    """The method; all but mae have an AMCL form, with --heads and --temperature."""
+    method: str = "simclr"
+    """The method: barlow, can, lgp, mae, moco, mocov3, simclr or simsiam, or one of an installed
+    package."""
     settings: Settings = field(default_factory=Config)
 
 
@@ -107,9 +109,9 @@ def _for_length(base: Config, start: argparse.Namespace) -> Config:
     return at_length(base, epochs, mae_epochs)
 
 
-def _fits(config: Config) -> tuple[Literal["batch_size", "queue"], ...]:
-    """What of a recipe may be lowered for few images."""
-    return ("batch_size", "queue") if isinstance(config.method, MoCoSettings) else ("batch_size",)
+def _fits(config: Config) -> tuple[str, ...]:
+    """Return the settings of a recipe that may be lowered for few images."""
+    return ("batch_size", *config.method.fitted)
 
 
 def _number(text: str | None, kind: type[Number]) -> Number | None:
@@ -175,6 +177,15 @@ def peek(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--method", nargs="?")
     parser.add_argument("--grid", nargs="*")
     found, _ = parser.parse_known_args(args)
-    if found.method not in METHODS:
-        found.method = None  # tyro will say what is wrong with it
+    if found.method is not None:
+        _check_method(found.method)
     return found
+
+
+def _check_method(name: str) -> None:
+    """Raise an error, with the nearest name, if there is no such method."""
+    names = method_names()
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ValueError(f"--method has no choice {name!r}: {hint}Choose from {', '.join(names)}.")

@@ -12,7 +12,6 @@ from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
 from amcl.cli.tables import results_console
 from amcl.evaluation import Protocol
-from amcl.methods import MethodName
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
 from amcl.sweep.fields import differing, on_machine
 from amcl.sweep.grid import BASES
@@ -115,14 +114,17 @@ def _options(
     protocols: tuple[Protocol, ...] = (),
     split: Split = "validation",
 ) -> Options:
-    method: MethodName = base.method.name  # type: ignore[assignment]
     return read_options(
         Options,
         args,
         command="amcl sweep",
         description=DESCRIPTION,
         default=Options(
-            out=tyro.MISSING, method=method, settings=base, protocols=protocols, split=split
+            out=tyro.MISSING,
+            method=base.method.name,
+            settings=base,
+            protocols=protocols,
+            split=split,
         ),
     )
 

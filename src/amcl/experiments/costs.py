@@ -8,7 +8,7 @@ from amcl.analysis.cost import Row, compare_cost, cost_of, rows
 from amcl.drawing import PALETTE, bare, figure_of, legend_below
 from amcl.experiments.paper.numbers import TABLE_8
 from amcl.experiments.product import Topic
-from amcl.models.card import METHODS as NAMES
+from amcl.methods import settings_class
 from amcl.recipes import recipe, with_amcl
 from amcl.report import Cell, Chart, Table
 from amcl.sweep.fields import with_values
@@ -28,7 +28,7 @@ def cost_topics(data: str = "imagenet") -> tuple[list[Topic], str]:
     for name, printed in TABLE_8.items():
         config = recipe(f"{data}-{name}")
         found = rows(compare_cost(config, with_amcl(config)))
-        method = NAMES[config.method.name]
+        method = settings_class(config.method.name).title
         for row in found:
             lines.append([method, row.label, *map(str, row.values), str(row.ratio or "")])
             if row.name in _SHOWN:

@@ -1,5 +1,6 @@
 """Barlow Twins: the channels of two views correlate one to one, and with no other."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -7,7 +8,9 @@ import torch
 
 from amcl.backbones import Backbone
 from amcl.losses import CrossCorrelationLoss
+from amcl.methods.base import pair
 from amcl.methods.heads import HeadMethod, HeadSettings
+from amcl.methods.registry import register_method
 from amcl.settings import positive_number
 
 
@@ -16,6 +19,7 @@ class BarlowTwinsSettings(HeadSettings):
     """Barlow Twins. Temperatures lie around 1."""
 
     name: ClassVar[str] = "barlow"
+    title: ClassVar[str] = "Barlow Twins"
 
     tau: float = 1.0
     phi_scale: float = 1.0
@@ -24,7 +28,7 @@ class BarlowTwinsSettings(HeadSettings):
     lam: float = 5e-3
     """λ, the weight of the off-diagonal part."""
     omega_reduction: Literal["mean", "sum"] = "mean"
-    """Ω over channels: their mean, or the print's sum."""
+    """Ω over channels: their mean, or the paper's sum."""
     loss_scale: float = 1.0
     """Multiplies the loss, a sum over channels that LARS does not mind but SGD does."""
 
@@ -33,6 +37,7 @@ class BarlowTwinsSettings(HeadSettings):
         positive_number("loss_scale", self.loss_scale)
 
 
+@register_method(BarlowTwinsSettings)
 class BarlowTwins(HeadMethod):
     """Barlow Twins (Eq. 2.3), and with several heads and adaptive temperatures + AMCL."""
 
@@ -48,11 +53,11 @@ class BarlowTwins(HeadMethod):
             validate=False,
         )
         extra = loss.temperature.extra_outputs
-        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra), loss)
+        heads = settings.make_heads(backbone.dim, settings.heads, extra)
+        super().__init__(settings, backbone, heads, loss)
         self.scale = settings.loss_scale
 
-    def forward(
-        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
-    ) -> torch.Tensor:
+    def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
+        view0, view1 = pair(views)
         z0, z1 = self.heads(self.backbone(view0)), self.heads(self.backbone(view1))
         return self.scale * self._keep(self.loss(z0, z1, return_stats=watch))

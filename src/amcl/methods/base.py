@@ -1,93 +1,187 @@
-"""What every method shares: a backbone, and what the training loop asks of it."""
+"""The interface of a method: its settings and traits, and what the trainer calls."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import nn
 
 from amcl.backbones import Backbone
 from amcl.losses import LossStats
+from amcl.settings import Rule
+
+S = TypeVar("S", bound="MethodSettings")
+C = TypeVar("C")  # a whole configuration, of which a method's settings are a part
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings:
-    """What can be set about a method."""
+    """Settings of a method, and the traits by which the rest of the library treats it."""
 
     name: ClassVar[str]
+    """Name on the command line and in files."""
+    title: ClassVar[str] = ""
+    """Name for people; the name where it is empty."""
+    network: ClassVar[Literal["resnet", "vit"]] = "resnet"
+    """Family of backbones that its recipes use."""
+    has_heads: ClassVar[bool] = False
+    """Whether the method has projection heads, and so an AMCL form."""
+    has_negatives: ClassVar[bool] = False
+    """Whether the method contrasts each image with other images."""
+    needs_augmentation: ClassVar[bool] = True
+    """Whether views that are all alike would leave the method nothing to learn."""
+    multi_crop: ClassVar[bool] = False
+    """Whether the method takes smaller crops behind its views of full size."""
+    fitted: ClassVar[tuple[str, ...]] = ()
+    """Settings that are lowered where a data set has few images."""
+    lr_option: ClassVar[str] = "--lr"
+    """The option that sets the learning rate."""
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    """Conditions under which settings have an effect."""
+    first_stage_epochs: ClassVar[int | None] = None
+    """Epochs of the run that the method makes before its own, where it makes one."""
 
     def __post_init__(self) -> None:
-        """The end of the chain of checks."""
+        """End the chain of checks."""
+
+    @property
+    def label(self) -> str:
+        """Name for people."""
+        return self.title or self.name
+
+    @property
+    def adapts(self) -> bool:
+        """Whether pairs have temperatures of their own that are learned."""
+        return False
+
+    def describe(self) -> str:
+        """Return the method in a few words, for a log."""
+        return self.name
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return names and values of what characterizes the method, for tables such as cards."""
+        return []
+
+    def published(self: S) -> S:
+        """Return the settings of the method as published; the AMCL form differs."""
+        return self
+
+    def amcl(self: S) -> S:
+        """Return the settings of the AMCL form."""
+        raise ValueError(f"{self.name} has no heads, and so no AMCL form.")
+
+    def num_negatives(self, batch_size: int) -> int:
+        """Return the number of negatives of an anchor in batches of this size."""
+        return 0
+
+    def check(self) -> None:
+        """Raise an error where the settings do not make a loss; called with the meta device."""
+
+    def check_batch(self, batch_size: int, accumulate: int = 1) -> None:
+        """Raise an error where the settings do not fit batches of this size."""
+
+    def min_batch_size(self) -> int:
+        """Return the smallest batch that the settings allow."""
+        return 1
+
+    def fit(self: S, images: int, batch_size: int) -> tuple[S, list[str]]:
+        """Lower the settings in `fitted` to suit a data set.
+
+        Returns:
+            The settings, and a sentence for each change.
+        """
+        return self, []
+
+    def with_first_stage(self: S, epochs: int) -> S:
+        """Return the settings with a first stage of this many epochs."""
+        raise ValueError(f"{self.name} has no first stage.")
+
+    def first_stage(self, config: C) -> C | None:
+        """Return the configuration of the run that this one starts from, if it needs one."""
+        return None
 
 
 class Drawn(NamedTuple):
-    """What a method draws at random for n images, beside their V views. On the CPU."""
+    """Random numbers of a method for n images with V views each, on the CPU."""
 
     masked: torch.Tensor
     """True where a patch is not seen, (V, n, L)."""
     sigma: torch.Tensor
     """σ of the noise in each view, (V, n); 0 for none."""
     seeds: torch.Tensor
-    """From which the noise of each view follows, (V, n)."""
+    """Seeds of the noise of each view, (V, n)."""
 
     def rows(self, start: int, stop: int) -> "Drawn":
-        """Those of images start … stop − 1: the part of a rank or of a micro-batch."""
+        """Return the numbers of images start … stop − 1: the part of a rank or a micro-batch."""
         return Drawn(*(value[:, start:stop] for value in self))
 
 
 class Method(nn.Module):
-    """A self-supervised method: two views of N images in, a loss out."""
+    """A self-supervised method: views of N images in, a loss out."""
 
     num_views: ClassVar[int] = 2
-    """How many views of an image it takes."""
-
+    """Number of views of full size that it takes of each image."""
     stats: LossStats | None = None
-    """What the last call with `watch` saw of similarities and temperatures."""
-
+    """Statistics of similarities and temperatures of the last call with `watch`."""
     terms: dict[str, torch.Tensor]
-    """What the last call with `watch` found of losses that are not over heads."""
+    """Terms of the loss in the last call with `watch` that are not over heads."""
 
-    def __init__(self, backbone: Backbone) -> None:
+    def __init__(self, settings: MethodSettings, backbone: Backbone) -> None:
         super().__init__()
+        self.settings = settings
         self.backbone = backbone
         self.terms = {}
 
-    def forward(
-        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
-    ) -> torch.Tensor:
-        """The loss of two views (N, 3, S, S); `watch` leaves statistics in `stats` and `terms`.
+    def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
+        """Return the loss of the views of N images.
 
-        A method that draws something beside the views takes it as `drawn`.
+        Args:
+            views: Tensors (N, 3, S, S), the views of full size first. Their sizes may differ.
+            watch: Keep statistics in `stats` and `terms`.
+
+        Returns:
+            The loss, a scalar. A method that draws something beside the views takes it as `drawn`.
         """
         raise NotImplementedError
 
     def draw(self, n: int, generator: torch.Generator) -> Drawn | None:
-        """What is drawn for n images beside their views: masks, noise. Most draw nothing."""
+        """Draw what the method needs for n images beside their views: masks, noise."""
         return None
 
-    def draw_weights(self) -> None:
-        """Draw the backbone's first weights, where this method has a start of its own."""
+    def init_weights(self) -> None:
+        """Draw the backbone's first weights, where the method has its own initialization."""
 
-    def start_from(self, weights: Mapping[str, torch.Tensor], where: object) -> None:
-        """Take the backbone's first weights, with timm's keys, from elsewhere."""
-        self.backbone.load(weights, where)
+    def load_backbone(self, weights: Mapping[str, torch.Tensor], source: object) -> None:
+        """Load the backbone's first weights, with timm's keys."""
+        self.backbone.load(weights, source)
 
     def before_step(self, epoch: float, progress: float) -> None:
-        """Tell how far training is: in epochs, and as a share of the whole."""
+        """Prepare a step after `epoch` epochs, which is a share `progress` of the run."""
 
     def after_step(self) -> None:
-        """What follows each step of the optimizer."""
+        """Finish a step, after the optimizer's."""
 
-    def with_fixed_rate(self) -> list[nn.Module]:
-        """Parts whose learning rate does not decay."""
+    def constant_lr_modules(self) -> list[nn.Module]:
+        """Return the modules whose learning rate does not decay."""
         return []
 
-    def rate_scales(self) -> dict[nn.Parameter, float]:
-        """Parameters that learn at a multiple of the learning rate; the others at 1."""
+    def lr_scales(self) -> dict[nn.Parameter, float]:
+        """Return the parameters that learn at a multiple of the learning rate; the others at 1."""
         return {}
 
-    def measured(self) -> dict[str, float]:
-        """What the last call with `watch` saw, as flat numbers for a log."""
+    def log_metrics(self) -> dict[str, float]:
+        """Return the statistics of the last call with `watch` as flat numbers for a log."""
         of_heads: dict[str, Any] = {} if self.stats is None else self.stats.to_dict()
         return {f"term/{name}": value.item() for name, value in self.terms.items()} | of_heads
+
+
+def pair(views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the two views of a method that compares two; an error for another number."""
+    if len(views) != 2:
+        raise ValueError(
+            f"this method compares two views of each image, got {len(views)}: give a list of two "
+            "tensors (N, 3, S, S)."
+        )
+    first, second = views
+    return first, second

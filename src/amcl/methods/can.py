@@ -1,5 +1,6 @@
 """CAN: contrast, masked reconstruction and the prediction of noise, of the same two views."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -7,10 +8,11 @@ import torch
 
 from amcl import functional as F
 from amcl.backbones import Backbone
-from amcl.methods.base import Drawn
+from amcl.methods.base import Drawn, pair
 from amcl.methods.contrastive import ContrastiveSettings
 from amcl.methods.heads import HeadMethod
 from amcl.methods.masked import MaskedSettings, noise_like, patch_of
+from amcl.methods.registry import register_method
 from amcl.modules import NoiseEmbedding, encode_visible, fix_positions, xavier_start
 from amcl.settings import finite_number
 
@@ -20,6 +22,7 @@ class CANSettings(ContrastiveSettings, MaskedSettings):
     """CAN. Heads and temperature are those of its contrastive term."""
 
     name: ClassVar[str] = "can"
+    title: ClassVar[str] = "CAN"
 
     projector: tuple[int, ...] = (4096, 4096, 128)
     projector_norm: bool = True
@@ -43,6 +46,7 @@ class CANSettings(ContrastiveSettings, MaskedSettings):
             raise ValueError(f"{', '.join(weights)} are all 0: there is nothing to learn.")
 
 
+@register_method(CANSettings)
 class CAN(HeadMethod):
     """CAN, and with several heads and adaptive temperatures (Eq. 2.4) CAN + AMCL.
 
@@ -50,16 +54,19 @@ class CAN(HeadMethod):
     as published. `project` and `compared` show the backbone whole pictures, without masks or noise.
     """
 
+    settings: CANSettings
+
     def __init__(self, settings: CANSettings, backbone: Backbone) -> None:
         loss = settings.make_loss("both_views")
         extra = loss.temperature.extra_outputs
-        super().__init__(backbone, settings.make_heads(backbone.dim, settings.heads, extra), loss)
-        self.settings, self.patch = settings, patch_of(backbone)
+        heads = settings.make_heads(backbone.dim, settings.heads, extra)
+        super().__init__(settings, backbone, heads, loss)
+        self.patch = patch_of(backbone)
         fix_positions(backbone.network)
         self.decoder = settings.make_decoder(backbone)
         self.noise_embedding = NoiseEmbedding(backbone.network.embed_dim)
 
-    def draw_weights(self) -> None:
+    def init_weights(self) -> None:
         xavier_start(self.backbone.network)
 
     def draw(self, n: int, generator: torch.Generator) -> Drawn:
@@ -67,11 +74,11 @@ class CAN(HeadMethod):
 
     def forward(
         self,
-        view0: torch.Tensor,
-        view1: torch.Tensor,
+        views: Sequence[torch.Tensor],
         watch: bool = False,
         drawn: Drawn | None = None,
     ) -> torch.Tensor:
+        view0, view1 = pair(views)
         if drawn is None:
             drawn = self.draw(len(view0), torch.default_generator)
         if drawn.masked.shape[:2] != (2, len(view0)):

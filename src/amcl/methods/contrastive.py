@@ -1,17 +1,34 @@
 """What SimCLR and MoCo share: the settings of the contrastive loss."""
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeVar
 
 from amcl import functional as F
 from amcl.losses import ContrastiveLoss
 from amcl.losses.contrastive import Form
 from amcl.methods.heads import HeadSettings
+from amcl.settings import Rule
+
+TOP_K = ("top_k", "top_k_softmax")
+S = TypeVar("S", bound="ContrastiveSettings")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastiveSettings(HeadSettings):
-    """What the contrastive methods share."""
+    """Settings that the contrastive methods share."""
+
+    has_negatives: ClassVar[bool] = True
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            fields=("top_k",),
+            depends=("form",),
+            used=lambda values: values["form"] in TOP_K,
+            belongs="losses over the hardest negatives (--form top_k or top_k_softmax)",
+        ),
+    )
+    views_of_negatives: ClassVar[int] = 2
+    """Views of each other image of the batch that are negatives."""
 
     form: Form = "softmax"
     """Over which negatives, and how, the loss runs: softmax, top_k, top_k_softmax, max."""
@@ -26,6 +43,26 @@ class ContrastiveSettings(HeadSettings):
     """Ω of the negatives that enter the loss: the mean, or the paper's set form ("literal")."""
     omega_place: F.OmegaPlace = "inside"
     """Ω of negatives stands inside the softmax, with each pair, or outside (the paper's Eq. 3)."""
+
+    def published(self: S) -> S:
+        return replace(super().published(), form="softmax", top_k=None)
+
+    def num_negatives(self, batch_size: int) -> int:
+        return self.views_of_negatives * (batch_size - 1)
+
+    def check(self) -> None:
+        self.make_loss("other_view")
+
+    def check_batch(self, batch_size: int, accumulate: int = 1) -> None:
+        negatives = self.num_negatives(batch_size // accumulate)
+        if (self.top_k or 0) > negatives:
+            raise ValueError(
+                f"top_k={self.top_k} (κ) is more than the {negatives} negatives an anchor "
+                "has: lower it, or enlarge the batch or the queue."
+            )
+
+    def min_batch_size(self) -> int:
+        return math.ceil((self.top_k or 0) / self.views_of_negatives) + 1
 
     def make_loss(self, negatives: Literal["both_views", "other_view"]) -> ContrastiveLoss:
         """The contrastive loss these settings ask for."""

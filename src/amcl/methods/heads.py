@@ -1,16 +1,17 @@
 """What methods with projection heads share: heads, temperature and loss, composed by settings."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeVar
 
 import torch
 
 from amcl.backbones import Backbone
 from amcl.losses import LossStats
 from amcl.losses.base import HeadLoss, HeadReduction
-from amcl.methods.base import Method, MethodSettings
+from amcl.methods.base import Method, MethodSettings, pair
 from amcl.modules import LastNorm, ProjectionHeads
-from amcl.settings import choose, positive_number, whole_number
+from amcl.settings import Rule, choose, positive_number, whole_number
 from amcl.temperature import (
     AdaptiveTemperature,
     ConstantTemperature,
@@ -35,12 +36,69 @@ Scheme = Literal[
     "uncertainty",
     "scheduled",
 ]
+AMCL_HEADS = 3
+"""Heads of the AMCL form of a method that has one head."""
+S = TypeVar("S", bound="HeadSettings")
 ADAPTIVE = ("adaptive", "adaptive-positive", "adaptive-negative", "first-head")
+
+_SWITCH_ON = "(--temperature adaptive, with --heads 3)"
+RULES = (
+    Rule(
+        fields=(
+            *("beta", "prior_tau", "phi_depth", "phi_input", "phi_output", "phi_scale"),
+            *("phi_gradient", "omega_reduction", "omega_set", "omega_place", "similarity"),
+        ),
+        depends=("temperature",),
+        used=lambda values: values["temperature"] in ADAPTIVE,
+        belongs=f"adaptive temperatures {_SWITCH_ON}",
+    ),
+    Rule(
+        fields=("phi_scale",),
+        depends=("phi_output",),
+        used=lambda values: values["phi_output"] != "plain",
+        belongs="a centered φ (--phi-output centered)",
+    ),
+    Rule(
+        fields=("tau_lower", "tau_upper", "eta", "iota"),
+        depends=("temperature",),
+        used=lambda values: values["temperature"] in (*ADAPTIVE, "scheduled"),
+        belongs=f"adaptive and scheduled temperatures {_SWITCH_ON}",
+    ),
+    Rule(
+        fields=("tau_period",),
+        depends=("temperature",),
+        used=lambda values: values["temperature"] == "scheduled",
+        belongs="scheduled temperatures (--temperature scheduled)",
+    ),
+    Rule(
+        fields=("tau",),
+        depends=("temperature",),
+        used=lambda values: values["temperature"] != "scheduled",
+        belongs="temperatures that are not scheduled (--temperature constant)",
+    ),
+    Rule(  # adaptive temperatures lie around τ₀, which is τ unless it is given
+        fields=("tau",),
+        depends=("temperature", "prior_tau"),
+        used=lambda values: (
+            values["temperature"] not in ("adaptive", "first-head") or values["prior_tau"] is None
+        ),
+        belongs="constant temperatures (--temperature constant; adaptive ones have --prior-tau)",
+    ),
+    Rule(
+        fields=("head_reduction", "shared_projector"),
+        depends=("heads",),
+        used=lambda values: values["heads"] > 1,
+        belongs="several heads (--heads 3)",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSettings(MethodSettings):
     """Heads and temperature. One head and a constant temperature are the method as published."""
+
+    has_heads: ClassVar[bool] = True
+    rules: ClassVar[tuple[Rule, ...]] = RULES
 
     heads: int = 1
     """C, the number of projection heads (for SimSiam: of predictors)."""
@@ -94,6 +152,35 @@ class HeadSettings(MethodSettings):
             whole_number("projector", width, "it lists widths, such as 512 128")
 
     @property
+    def adapts(self) -> bool:
+        return self.temperature in ADAPTIVE
+
+    def describe(self) -> str:
+        heads = f"{self.heads} head{'s' * (self.heads != 1)}"
+        return f"{self.name}, {heads}, {self.temperature} temperature"
+
+    def facts(self) -> list[tuple[str, str]]:
+        between = "from {:g} to {:g}".format(*self.tau_range)
+        temperature = f"{self.temperature}, {self.tau:g}"
+        if self.adapts:
+            temperature = f"{self.temperature}, {between}, β = {self.beta:g}"
+        elif self.temperature == "scheduled":
+            temperature = f"scheduled, {between}"
+        return [
+            ("heads", str(self.heads)),
+            ("temperature", temperature),
+            ("projector", "–".join(map(str, self.projector))),
+            *super().facts(),
+        ]
+
+    def published(self: S) -> S:
+        return replace(self, heads=1, temperature="constant")
+
+    def amcl(self: S) -> S:
+        heads = self.heads if self.heads > 1 else AMCL_HEADS
+        return replace(self, heads=heads, temperature="adaptive")
+
+    @property
     def dim(self) -> int:
         """D, the width of a projection."""
         return self.projector[-1]
@@ -117,6 +204,9 @@ class HeadSettings(MethodSettings):
         if self.prior_tau is not None:
             return self.prior_tau
         return prior_inside(self.tau, *self.tau_range)
+
+    def check(self) -> None:
+        self.make_temperature()
 
     def make_temperature(self, dim: int | None = None) -> Temperature:
         """The temperature scheme these settings ask for."""
@@ -164,7 +254,7 @@ class HeadSettings(MethodSettings):
     @property
     def omega_weight(self) -> float:
         """β where temperatures adapt; no other scheme has an Ω."""
-        return self.beta if self.temperature in ADAPTIVE else 0.0
+        return self.beta if self.adapts else 0.0
 
 
 class HeadMethod(Method):
@@ -174,31 +264,32 @@ class HeadMethod(Method):
     (several heads, adaptive temperature): only settings differ.
     """
 
-    def __init__(self, backbone: Backbone, heads: ProjectionHeads, loss: HeadLoss) -> None:
-        super().__init__(backbone)
+    def __init__(
+        self, settings: HeadSettings, backbone: Backbone, heads: ProjectionHeads, loss: HeadLoss
+    ) -> None:
+        super().__init__(settings, backbone)
         self.heads = heads
         self.loss = loss
 
     def project(self, images: torch.Tensor) -> torch.Tensor:
-        """Projections z of images. Returns (C, N, D)."""
+        """Return the projections z of images, (C, N, D)."""
         z: torch.Tensor = self.heads(self.backbone(images))
         return z
 
-    def compared(
-        self, view0: torch.Tensor, view1: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the loss compares of two views of N images: (C, N, D) each.
+    def compared(self, views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what the loss compares of two views of N images: (C, N, D) each.
 
-        Of the second view it is what the first is held against. Where the temperature has extra
-        outputs they are still attached: `loss.pair_matrix` takes them off.
+        Of the second view it is the target of the first. Extra outputs of the temperature are
+        still attached: `loss.pair_matrix` removes them.
         """
+        view0, view1 = pair(views)
         return self.project(view0), self.project(view1)
 
     def before_step(self, epoch: float, progress: float) -> None:
         self.loss.set_epoch(epoch)
 
     def _keep(self, out: torch.Tensor | tuple[torch.Tensor, LossStats]) -> torch.Tensor:
-        """The loss of a loss's answer; its statistics, if there are any, are kept."""
+        """Return the loss of a loss's output, and keep its statistics if there are any."""
         if isinstance(out, torch.Tensor):
             return out
         loss, self.stats = out

@@ -1,17 +1,22 @@
 """LGP (layer grafted pre-training): MoCo v3 on the weights of MAE, lower layers moving slowly."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from amcl.backbones import Backbone
+from amcl.methods.base import C
+from amcl.methods.mae import MAESettings
 from amcl.methods.masked import MaskedSettings
 from amcl.methods.moco_v3 import MoCoV3, MoCoV3Settings
+from amcl.methods.registry import register_method
 from amcl.modules import Anchor, plain_vit
-from amcl.settings import finite_number, positive_number, whole_number
+from amcl.settings import Rule, finite_number, positive_number, whole_number
+
+_CROP_AND_FLIP = "ae"  # MAE augments with these alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +24,16 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
     """LGP. Masks and decoder are those of its first stage, MAE, which --init leaves out."""
 
     name: ClassVar[str] = "lgp"
+    title: ClassVar[str] = "LGP"
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            fields=(*(field.name for field in fields(MaskedSettings)), "mae_epochs", "mae_lr"),
+            depends=("init",),
+            used=lambda values: values["init"] is None,
+            belongs="LGP's first stage (leave out --init, which takes it from another run)",
+        ),
+    )
 
     freeze_patches: bool = False
     thirds: tuple[float, float, float] = (0.1, 0.1, 1.0)
@@ -38,11 +53,44 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
         whole_number("mae_epochs", self.mae_epochs)
         positive_number("mae_lr", self.mae_lr)
 
+    @property
+    def first_stage_epochs(self) -> int:  # type: ignore[override]
+        return self.mae_epochs
 
+    def facts(self) -> list[tuple[str, str]]:
+        return [fact for fact in super().facts() if fact[0] != "masked"]
+
+    def with_first_stage(self, epochs: int) -> "LGPSettings":
+        return replace(self, mae_epochs=epochs)
+
+    def first_stage(self, config: C) -> C:
+        """Return the run of MAE: its crops and flips, AdamW and weight decay."""
+        whole: Any = config
+        masked = {field.name: getattr(self, field.name) for field in fields(MaskedSettings)}
+        letters = "".join(letter for letter in whole.views.views if letter in _CROP_AND_FLIP)
+        stage: C = replace(
+            whole,
+            views=replace(
+                whole.views, views=letters, crop_scale=(0.2, 1.0), min_overlap=0.0, overlap=None
+            ),
+            method=MAESettings(**masked),
+            optimizer=replace(
+                whole.optimizer,
+                optimizer="adamw",
+                lr=self.mae_lr,
+                adam_betas=(0.9, 0.95),
+                weight_decay=0.05,
+            ),
+            run=replace(whole.run, epochs=self.mae_epochs),
+        )
+        return stage
+
+
+@register_method(LGPSettings)
 class LGP(MoCoV3):
     """LGP's second stage, and with several heads and adaptive temperatures LGP + AMCL.
 
-    `start_from` takes the weights of the first stage.
+    `load_backbone` takes the weights of the first stage.
     """
 
     def __init__(self, settings: LGPSettings, backbone: Backbone) -> None:
@@ -51,20 +99,18 @@ class LGP(MoCoV3):
         self.thirds, self.pull = settings.thirds, settings.pull
         self.anchor = Anchor(self._pulled()) if self.pull else None
 
-    def draw_weights(self) -> None:
-        super().draw_weights()
+    def init_weights(self) -> None:
+        super().init_weights()
         if self.anchor is not None:
-            self.anchor.settle(self._pulled())
+            self.anchor.reset(self._pulled())
 
-    def start_from(self, weights: Mapping[str, torch.Tensor], where: object) -> None:
-        super().start_from(weights, where)
+    def load_backbone(self, weights: Mapping[str, torch.Tensor], source: object) -> None:
+        super().load_backbone(weights, source)
         if self.anchor is not None:
-            self.anchor.settle(self._pulled())
+            self.anchor.reset(self._pulled())
 
-    def forward(
-        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
-    ) -> torch.Tensor:
-        loss = super().forward(view0, view1, watch)
+    def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
+        loss = super().forward(views, watch)
         if self.anchor is None:
             return loss
         distance: torch.Tensor = self.anchor(self._pulled())
@@ -72,7 +118,7 @@ class LGP(MoCoV3):
             self.terms = {"distance": distance.detach()}
         return loss + self.pull * distance
 
-    def rate_scales(self) -> dict[nn.Parameter, float]:
+    def lr_scales(self) -> dict[nn.Parameter, float]:
         """By thirds of the blocks; embeddings with the first, norm and heads with the last."""
         network: Any = self.backbone.network
         depth = len(network.blocks)

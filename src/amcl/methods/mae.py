@@ -1,5 +1,6 @@
 """MAE: what is masked of an image is predicted from what is not."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ from amcl import functional as F
 from amcl.backbones import Backbone
 from amcl.methods.base import Drawn, Method
 from amcl.methods.masked import MaskedSettings, patch_of
+from amcl.methods.registry import register_method
 from amcl.modules import encode_visible, fix_positions, xavier_start
 
 
@@ -17,16 +19,21 @@ class MAESettings(MaskedSettings):
     """MAE. It has no heads and no temperature."""
 
     name: ClassVar[str] = "mae"
+    title: ClassVar[str] = "MAE"
+    needs_augmentation: ClassVar[bool] = False
+    lr_option: ClassVar[str] = "--lr (in the first stage of LGP: --mae-lr)"
 
 
+@register_method(MAESettings)
 class MAE(Method):
     """A masked autoencoder: LGP's first stage, and a reference without contrast."""
 
     num_views = 1
+    settings: MAESettings
 
     def __init__(self, settings: MAESettings, backbone: Backbone) -> None:
-        super().__init__(backbone)
-        self.settings, self.patch = settings, patch_of(backbone)
+        super().__init__(settings, backbone)
+        self.patch = patch_of(backbone)
         if getattr(backbone.network, "attn_pool", None) is not None:
             raise ValueError(
                 f"{backbone.settings.backbone!r} pools by attention, which MAE would never train: "
@@ -35,7 +42,7 @@ class MAE(Method):
         fix_positions(backbone.network)
         self.decoder = settings.make_decoder(backbone)
 
-    def draw_weights(self) -> None:
+    def init_weights(self) -> None:
         xavier_start(self.backbone.network)
 
     def draw(self, n: int, generator: torch.Generator) -> Drawn:
@@ -43,13 +50,12 @@ class MAE(Method):
 
     def forward(
         self,
-        view0: torch.Tensor,
-        view1: torch.Tensor | None = None,
+        views: Sequence[torch.Tensor],
         watch: bool = False,
         drawn: Drawn | None = None,
     ) -> torch.Tensor:
-        """The loss of one view, or of two as though they were of different images."""
-        images = view0 if view1 is None else torch.cat([view0, view1])
+        """Return the loss of the views, each as though it were of another image."""
+        images = views[0] if len(views) == 1 else torch.cat(list(views))
         if drawn is None:
             drawn = self.draw(len(images), torch.default_generator)
         masked = drawn.masked.flatten(0, 1)

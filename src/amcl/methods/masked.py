@@ -1,6 +1,7 @@
-"""What MAE and CAN share: masks, a decoder, and what it is to predict."""
+"""Shared by MAE and CAN: masks, a decoder and its targets."""
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 
@@ -16,6 +17,8 @@ _SEEDS = 2**62
 @dataclass(frozen=True, kw_only=True)
 class MaskedSettings(MethodSettings):
     """Masks, and the decoder that fills them in. The backbone is a plain vision transformer."""
+
+    network: ClassVar[Literal["resnet", "vit"]] = "vit"
 
     mask_ratio: float = 0.75
     """The share of patches that the backbone does not see."""
@@ -42,6 +45,9 @@ class MaskedSettings(MethodSettings):
                 f"decoder_dim={self.decoder_dim} must be a multiple of 4 and of "
                 f"decoder_heads={self.decoder_heads}: use {4 * self.decoder_heads} or a multiple."
             )
+
+    def facts(self) -> list[tuple[str, str]]:
+        return [*super().facts(), ("masked", f"{self.mask_ratio:.0%} of the patches")]
 
     def make_decoder(self, backbone: Backbone) -> MaskedDecoder:
         """The decoder of these settings for a backbone."""
@@ -101,7 +107,7 @@ def noise_like(images: torch.Tensor, sigma: torch.Tensor, seeds: torch.Tensor) -
     noise = torch.empty_like(images)
     if images.is_meta:  # shapes alone, which no generator is for
         return noise
-    chance = torch.Generator(images.device)
+    generator = torch.Generator(images.device)
     for image, seed in zip(noise, seeds.tolist(), strict=True):
-        image.normal_(generator=chance.manual_seed(seed))
+        image.normal_(generator=generator.manual_seed(seed))
     return noise.mul_(sigma.to(noise).view(-1, 1, 1, 1))

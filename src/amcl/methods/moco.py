@@ -1,13 +1,16 @@
 """MoCo: keys from a slowly moving encoder, negatives from a queue of past keys."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 from amcl.backbones import Backbone
 from amcl.distributed import shuffle
+from amcl.methods.base import pair
 from amcl.methods.momentum import MomentumMethod, MomentumSettings
+from amcl.methods.registry import register_method
 from amcl.modules import Queue
 
 
@@ -16,6 +19,8 @@ class MoCoSettings(MomentumSettings):
     """MoCo."""
 
     name: ClassVar[str] = "moco"
+    title: ClassVar[str] = "MoCo"
+    fitted: ClassVar[tuple[str, ...]] = ("queue",)
 
     queue: int = 4096
     """K, past keys kept a head; 0 takes the other keys of the batch for negatives, as MoCo v3."""
@@ -29,7 +34,39 @@ class MoCoSettings(MomentumSettings):
         if self.queue < 0:
             raise ValueError(f"queue must be 0 or more, got {self.queue}.")
 
+    def num_negatives(self, batch_size: int) -> int:
+        return self.queue or super().num_negatives(batch_size)
 
+    def min_batch_size(self) -> int:
+        return 1 if self.queue else super().min_batch_size()
+
+    def keys_per_step(self, batch_size: int) -> int:
+        """Return the number of keys that a batch brings."""
+        return batch_size * (2 if self.symmetric else 1)
+
+    def check_batch(self, batch_size: int, accumulate: int = 1) -> None:
+        super().check_batch(batch_size, accumulate)
+        keys = self.keys_per_step(batch_size)
+        if self.queue and keys > self.queue:
+            raise ValueError(
+                f"a step brings {keys} keys, more than the queue of {self.queue} holds: "
+                f"use --queue {2 * keys} or a smaller --batch-size."
+            )
+
+    def fit(self, images: int, batch_size: int) -> tuple["MoCoSettings", list[str]]:
+        """Lower the queue to the number of keys that an epoch makes."""
+        keys = self.keys_per_step(batch_size) * max(images // batch_size, 1)
+        keys = max(keys, self.top_k or 0)
+        if keys >= self.queue:
+            return self, []
+        note = (
+            f"the queue holds {keys} keys instead of {self.queue}, no more than an epoch makes "
+            "(--queue sets it)"
+        )
+        return replace(self, queue=keys), [note]
+
+
+@register_method(MoCoSettings)
 class MoCo(MomentumMethod):
     """MoCo, with a queue of projections for each head (Eq. 2.4), and MoCo + AMCL."""
 
@@ -38,19 +75,18 @@ class MoCo(MomentumMethod):
         extra = loss.temperature.extra_outputs
         heads = settings.make_heads(backbone.dim, settings.heads, extra)
         super().__init__(settings, backbone, heads, loss)
-        self.settings = settings
+        self.symmetric, self.shuffle = settings.symmetric, settings.shuffle
         width = settings.dim + extra
         self.queue = Queue(settings.heads, settings.queue, width) if settings.queue else None
         self._pushed: list[torch.Tensor] = []
 
-    def forward(
-        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
-    ) -> torch.Tensor:
+    def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
+        view0, view1 = pair(views)
         negatives = None if self.queue is None else self.queue.z
         q0, k1 = self.heads(self.backbone(view0)), self._keys_of(view1)
         loss = self._keep(self.loss(q0, k1, negatives, return_stats=watch))
         keys = [k1]
-        if self.settings.symmetric:
+        if self.symmetric:
             q1, k0 = self.heads(self.backbone(view1)), self._keys_of(view0)
             loss = 0.5 * (loss + self._keep(self.loss(q1, k0, negatives)))
             keys.insert(0, k0)
@@ -58,10 +94,9 @@ class MoCo(MomentumMethod):
             self._pushed += keys
         return loss
 
-    def compared(
-        self, view0: torch.Tensor, view1: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Queries of the first view and keys of the second."""
+    def compared(self, views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return queries of the first view and keys of the second."""
+        view0, view1 = pair(views)
         return self.project(view0), self.keys(view1)
 
     def after_step(self) -> None:
@@ -80,7 +115,7 @@ class MoCo(MomentumMethod):
 
         Otherwise the statistics a query shares with its key would give the positive away.
         """
-        if not self.settings.shuffle:
+        if not self.shuffle:
             own: torch.Tensor = self.keys(view)
             return own
         shuffled = shuffle(view)

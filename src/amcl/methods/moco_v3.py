@@ -1,14 +1,16 @@
 """MoCo v3: a predictor on the queries, the other keys of the batch for negatives, no queue."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 
 from amcl.backbones import Backbone
 from amcl.functional import literal_prior_tau
-from amcl.methods.heads import ADAPTIVE
+from amcl.methods.base import pair
 from amcl.methods.momentum import MomentumMethod, MomentumSettings
+from amcl.methods.registry import register_method
 from amcl.modules import LastNorm, ProjectionHeads, fix_positions, is_vit, xavier_start
 from amcl.settings import whole_number
 
@@ -18,6 +20,8 @@ class MoCoV3Settings(MomentumSettings):
     """MoCo v3."""
 
     name: ClassVar[str] = "mocov3"
+    title: ClassVar[str] = "MoCo v3"
+    network: ClassVar[Literal["resnet", "vit"]] = "vit"
 
     tau: float = 0.2
     projector: tuple[int, ...] = (4096, 4096, 256)
@@ -40,12 +44,13 @@ class MoCoV3Settings(MomentumSettings):
     @property
     def loss_scale(self) -> float:
         """2τ, which keeps the gradient's size whatever τ is; 2τ₀ where each pair has its own."""
-        if self.temperature not in ADAPTIVE:
+        if not self.adapts:
             return 2 * self.tau
         prior = self.omega_prior
         return 2 * (literal_prior_tau(self.dim) if prior == "literal" else prior)
 
 
+@register_method(MoCoV3Settings)
 class MoCoV3(MomentumMethod):
     """MoCo v3, and with several heads and adaptive temperatures (Eq. 2.4) MoCo v3 + AMCL.
 
@@ -74,22 +79,20 @@ class MoCoV3(MomentumMethod):
         )
         self.scale = settings.loss_scale
 
-    def draw_weights(self) -> None:
+    def init_weights(self) -> None:
         if is_vit(self.backbone.network):
             xavier_start(self.backbone.network, separate_qkv=True)
-            self.keys.equal(self.query_encoder)
+            self.keys.copy_from(self.query_encoder)
 
-    def forward(
-        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
-    ) -> torch.Tensor:
+    def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
+        view0, view1 = pair(views)
         q0, q1 = (self.predictors(self.project(view)) for view in (view0, view1))
         k0, k1 = self.keys(view0), self.keys(view1)
         forth = self._keep(self.loss(q0, k1, return_stats=watch))
         back = self._keep(self.loss(q1, k0))
         return self.scale * (forth + back)
 
-    def compared(
-        self, view0: torch.Tensor, view1: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Predictions of the first view and keys of the second."""
+    def compared(self, views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return predictions of the first view and keys of the second."""
+        view0, view1 = pair(views)
         return self.predictors(self.project(view0)), self.keys(view1)

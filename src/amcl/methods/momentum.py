@@ -1,7 +1,8 @@
-"""What MoCo and MoCo v3 share: keys from an encoder that follows the trained one slowly."""
+"""Shared by MoCo and MoCo v3: keys from an encoder that follows the trained one slowly."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -15,10 +16,12 @@ from amcl.modules import MomentumCopy, ProjectionHeads, cosine_momentum
 
 @dataclass(frozen=True, kw_only=True)
 class MomentumSettings(ContrastiveSettings):
-    """What methods with a key encoder share."""
+    """Settings that methods with a key encoder share."""
+
+    views_of_negatives: ClassVar[int] = 1
 
     momentum: float = 0.99
-    """The key encoder keeps so much of itself a step."""
+    """Share of itself that the key encoder keeps in a step."""
     momentum_end: float | None = None
     """Momentum rises to this along a half cosine; none: it stays."""
 
@@ -42,7 +45,7 @@ class MomentumMethod(HeadMethod):
         heads: ProjectionHeads,
         loss: ContrastiveLoss,
     ) -> None:
-        super().__init__(backbone, heads, loss)
+        super().__init__(settings, backbone, heads, loss)
         self.momentum, self._range = settings.momentum, (settings.momentum, settings.momentum_end)
         self.keys = MomentumCopy(self.query_encoder)
 
@@ -50,14 +53,14 @@ class MomentumMethod(HeadMethod):
     def query_encoder(self) -> nn.Sequential:
         return nn.Sequential(self.backbone, self.heads)
 
-    def start_from(self, weights: Mapping[str, torch.Tensor], where: object) -> None:
-        """Both encoders take the weights."""
-        super().start_from(weights, where)
-        self.keys.equal(self.query_encoder)
+    def load_backbone(self, weights: Mapping[str, torch.Tensor], source: object) -> None:
+        """Load the weights into both encoders."""
+        super().load_backbone(weights, source)
+        self.keys.copy_from(self.query_encoder)
 
     def before_step(self, epoch: float, progress: float) -> None:
         """Update the key encoder, with this step's momentum, before it computes any key."""
         super().before_step(epoch, progress)
         start, end = self._range
         self.momentum = start if end is None else cosine_momentum(start, end, progress)
-        self.keys.follow(self.query_encoder, self.momentum)
+        self.keys.update(self.query_encoder, self.momentum)

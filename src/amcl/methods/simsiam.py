@@ -1,5 +1,6 @@
 """SimSiam: each view predicts the other's projection, which is held fixed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -8,7 +9,9 @@ from torch import nn
 
 from amcl.backbones import Backbone
 from amcl.losses import NegativeCosineLoss
+from amcl.methods.base import pair
 from amcl.methods.heads import HeadMethod, HeadSettings
+from amcl.methods.registry import register_method
 from amcl.modules import LastNorm, ProjectionHeads
 from amcl.settings import whole_number
 
@@ -23,6 +26,7 @@ class SimSiamSettings(HeadSettings):
     """
 
     name: ClassVar[str] = "simsiam"
+    title: ClassVar[str] = "SimSiam"
 
     tau: float = 1.0
     beta: float = 3.0
@@ -33,7 +37,7 @@ class SimSiamSettings(HeadSettings):
     predictor: int = 512
     """Hidden width of the predictors."""
     shared_projector: bool = True
-    """One projector for all predictors (the print); false: one for each."""
+    """One projector for all predictors (the paper); false: one for each."""
     fixed_predictor_rate: bool = True
     """The predictors' learning rate does not decay."""
 
@@ -52,6 +56,7 @@ class SimSiamSettings(HeadSettings):
             )
 
 
+@register_method(SimSiamSettings)
 class SimSiam(HeadMethod):
     """SimSiam (Eq. 2.2) with C predictors, and SimSiam + AMCL."""
 
@@ -65,31 +70,30 @@ class SimSiam(HeadMethod):
             validate=False,
         )
         projectors = 1 if settings.shared_projector else settings.heads
-        super().__init__(backbone, settings.make_heads(backbone.dim, projectors), loss)
+        heads = settings.make_heads(backbone.dim, projectors)
+        super().__init__(settings, backbone, heads, loss)
         dim = settings.dim
         self.predictors = ProjectionHeads(
             dim, settings.predictor, dim, num_heads=settings.heads, norm=True
         )
         self.fixed = settings.fixed_predictor_rate
 
-    def with_fixed_rate(self) -> list[nn.Module]:
+    def constant_lr_modules(self) -> list[nn.Module]:
         return [self.predictors] if self.fixed else []
 
-    def forward(
-        self, view0: torch.Tensor, view1: torch.Tensor, watch: bool = False
-    ) -> torch.Tensor:
+    def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
+        view0, view1 = pair(views)
         h0, h1 = self._target(view0), self._target(view1)
         z0, z1 = self.predictors(h0), self.predictors(h1)
         return self._keep(self.loss(z0, z1, h0, h1, return_stats=watch))
 
-    def compared(
-        self, view0: torch.Tensor, view1: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Predictions of the first view and what they predict, the projections of the second."""
+    def compared(self, views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return predictions of the first view, and their targets, projections of the second."""
+        view0, view1 = pair(views)
         z0: torch.Tensor = self.predictors(self._target(view0))
         return z0, self._target(view1).expand_as(z0)
 
     def _target(self, view: torch.Tensor) -> torch.Tensor:
-        """What is predicted: (N, D) of a shared projector, (C, N, D) of one a head."""
+        """Return what is predicted: (N, D) of a shared projector, (C, N, D) of one a head."""
         h = self.project(view)
         return h[0] if h.shape[0] == 1 else h

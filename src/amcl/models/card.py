@@ -8,23 +8,9 @@ from typing import Any
 
 from amcl.evaluation.features import fingerprint
 from amcl.evaluation.results import Result, how, read_results, spelled
-from amcl.methods import AnySettings, CANSettings, HeadSettings, MAESettings
-from amcl.methods.contrastive import ContrastiveSettings
-from amcl.methods.heads import ADAPTIVE
 from amcl.models.subject import Subject
 from amcl.training import Config
 from amcl.training.start import first_stage
-
-METHODS = {
-    "simclr": "SimCLR",
-    "moco": "MoCo",
-    "simsiam": "SimSiam",
-    "barlow": "Barlow Twins",
-    "mae": "MAE",
-    "can": "CAN",
-    "mocov3": "MoCo v3",
-    "lgp": "LGP",
-}
 
 CITATION = """@inproceedings{wang2024adaptive,
   title = {Adaptive Multi-head Contrastive Learning},
@@ -70,7 +56,7 @@ def _front_matter(subject: Subject) -> str:
     tags = ["self-supervised-learning", "timm", subject.backbone.settings.backbone]
     if subject.config is not None:
         tags.append(subject.config.method.name)
-        if isinstance(subject.config.method, ContrastiveSettings):
+        if subject.config.method.has_negatives:
             tags.append("contrastive-learning")
     return "\n".join(
         [
@@ -97,7 +83,7 @@ def _about(subject: Subject) -> str:
         said = "".join(f"\n- {_cell(note)}" for note in subject.notes)
         text = f"A backbone. {features}{chr(10) * bool(said)}{said}"
         return f"# {network}\n\n{text}"
-    method = METHODS[subject.config.method.name]
+    method = subject.config.method.label
     images = "images" if subject.images is None else f"{subject.images:,} images"
     data = _cell(subject.config.data.name)
     return (
@@ -114,9 +100,8 @@ def _data(source: str) -> str:
 def _training(subject: Subject, config: Config) -> str:
     method, optimizer, run = config.method, config.optimizer, config.run
     rows: list[tuple[str, Any]] = [
-        ("method", METHODS[method.name]),
-        *_heads(method),
-        *_masks(method),
+        ("method", method.label),
+        *method.facts(),
         *_start(config),
         ("views", config.views.views),
         ("data", config.data.name),
@@ -131,41 +116,16 @@ def _training(subject: Subject, config: Config) -> str:
     return f"## Training\n\n{_table(('setting', 'value'), rows)}"
 
 
-def _heads(method: AnySettings) -> list[tuple[str, Any]]:
-    if not isinstance(method, HeadSettings):
-        return []
-    projector = "–".join(map(str, method.projector))
-    return [
-        ("heads", method.heads),
-        ("temperature", _temperature(method)),
-        ("projector", projector),
-    ]
-
-
-def _masks(method: AnySettings) -> list[tuple[str, Any]]:
-    if isinstance(method, MAESettings | CANSettings):
-        return [("masked", f"{method.mask_ratio:.0%} of the patches")]
-    return []
-
-
 def _start(config: Config) -> list[tuple[str, Any]]:
     """Whose weights it began with, if not random ones."""
     first = first_stage(config)
     if first is not None:
-        share = _masks(first.method)[0][1]
-        return [("starts from", f"MAE, {first.run.epochs} epochs, {share} masked")]
+        masked = ", ".join(f"{value} {name}" for name, value in first.method.facts())
+        name = first.method.label
+        return [("starts from", f"{name}, {first.run.epochs} epochs, {masked}")]
     if config.run.init is not None:
         return [("starts from", _cell(Path(config.run.init).name or config.run.init))]
     return []
-
-
-def _temperature(method: HeadSettings) -> str:
-    between = "from {:g} to {:g}".format(*method.tau_range)
-    if method.temperature in ADAPTIVE:
-        return f"{method.temperature}, {between}, β = {method.beta:g}"
-    if method.temperature == "scheduled":
-        return f"scheduled, {between}"
-    return f"{method.temperature}, {method.tau:g}"
 
 
 def _epochs(subject: Subject, epochs: int) -> str:

@@ -20,8 +20,8 @@ class Anchor(nn.Module):
         for number, tensor in enumerate(tensors):
             self.register_buffer(f"at{number}", tensor.detach().clone())
 
-    def settle(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Remember these instead."""
+    def reset(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Remember other tensors from now on."""
         for place, tensor in zip(self.buffers(), tensors, strict=True):
             place.copy_(tensor.detach())
 

@@ -25,12 +25,12 @@ class MomentumCopy(nn.Module):
         out: torch.Tensor = self.module(*args)
         return out
 
-    def equal(self, module: nn.Module) -> None:
-        """Become `module`, buffers too."""
+    def copy_from(self, module: nn.Module) -> None:
+        """Copy all parameters and buffers of `module`."""
         self.module.load_state_dict(module.state_dict())
 
     @torch.no_grad()
-    def follow(self, module: nn.Module, momentum: float) -> None:
+    def update(self, module: nn.Module, momentum: float) -> None:
         """Move towards `module` by 1 − momentum."""
         own: list[torch.Tensor] = list(self.module.parameters())
         other: list[torch.Tensor] = list(module.parameters())

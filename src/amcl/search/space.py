@@ -5,13 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from amcl.methods import HeadSettings
-from amcl.methods.contrastive import ContrastiveSettings
-from amcl.methods.heads import ADAPTIVE
 from amcl.sweep.fields import (
     effective,
     field_name,
     has_effect,
+    is_field,
     is_number,
     one_spelling,
     spelled,
@@ -97,7 +95,7 @@ def paper_space(config: Config) -> Space:
     {'eta': '1e-05:2.0', 'iota': '1e-05:2.0', 'beta': '1e-05:10.0:log', 'heads': '2:6'}
     """
     method = config.method
-    if not isinstance(method, HeadSettings) or method.temperature not in ADAPTIVE:
+    if not method.adapts:
         now = getattr(method, "temperature", "no")
         raise ValueError(
             f"the paper's spaces are those of adaptive temperatures, and {method.name} has {now} "
@@ -111,7 +109,7 @@ def paper_space(config: Config) -> Space:
         "beta": Range(1e-5, 10.0, log=True),
         "heads": Range(2, 6, whole=True),
     }
-    if isinstance(method, ContrastiveSettings) and config.negatives > 1:
+    if is_field(config, "top_k") and config.negatives > 1:
         space["form"] = Choice(("softmax", "top_k", "top_k_softmax"))
         space["top_k"] = Range(1, min(_MOST, config.negatives), log=True, whole=True)
     return space
@@ -154,7 +152,7 @@ def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Sp
             "the space has one point at most: give a range, as in lr=1e-3:1:log, or several values."
         )
     _check(config, space)
-    deciding = conditions(space)
+    deciding = conditions(config, space)
     return dict(
         sorted(space.items(), key=lambda item: (item[0] not in _FIRST, item[0] not in deciding))
     )
@@ -198,7 +196,7 @@ def _check(config: Config, space: Space) -> None:
     for name in sorted(space, key=lambda name: name not in _LINKED):
         if not _matters(config, space, name):
             known = values_of(config) | space
-            fixed = [first for first in known if first in conditions([name])]
+            fixed = [first for first in known if first in conditions(config, [name])]
             said = ", ".join(f"{first}={known[first]}" for first in fixed)
             raise ValueError(
                 f"{name} has no effect with {said}: leave it out of the space, or search for those "
@@ -210,13 +208,13 @@ def _check(config: Config, space: Space) -> None:
 
 def _matters(config: Config, space: Space, name: str) -> bool:
     """Whether a field has an effect anywhere in the space."""
-    return any(has_effect(config, name, point) for point in _corners(space, name))
+    return any(has_effect(config, name, point) for point in _corners(config, space, name))
 
 
 def _check_end(config: Config, space: Space, name: str, end: Any) -> None:
     """An error if no corner of the space accepts this value of a field."""
     first: ValueError | None = None
-    for point in _corners(space, name):
+    for point in _corners(config, space, name):
         if has_effect(config, name, point):
             try:
                 with_values(config, effective(config, {**point, name: end}))
@@ -227,9 +225,9 @@ def _check_end(config: Config, space: Space, name: str, end: Any) -> None:
     raise ValueError(f"{name}={space[name]}: {first}")
 
 
-def _corners(space: Space, name: str) -> Iterator[dict[str, Any]]:
+def _corners(config: Config, space: Space, name: str) -> Iterator[dict[str, Any]]:
     """Ends of the fields that hang on each other, in all combinations, but for one field."""
-    linked = conditions(space) | set(_LINKED)
+    linked = conditions(config, space) | set(_LINKED)
     others = [other for other in space if other in linked and other != name]
     for ends in itertools.product(*(space[other].ends() for other in others)):
         yield dict(zip(others, ends, strict=True))

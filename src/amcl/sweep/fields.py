@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from amcl.methods import HeadSettings
+from amcl.methods.contrastive import TOP_K
 from amcl.training.config import Config, typed, unknown
-from amcl.training.unused import TOP_K, broken_rule, values_of
+from amcl.training.unused import broken_rule, rules_of, values_of
 
 Values = dict[str, Any]
 
@@ -134,7 +134,7 @@ def effective(config: Config, values: Mapping[str, Any]) -> Values:
 
 def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
     """Whether a field changes anything, given the values of others."""
-    return broken_rule({**values_of(config), **values}, name) is None
+    return broken_rule(rules_of(config), {**values_of(config), **values}, name) is None
 
 
 def differing(first: Config, second: Config) -> list[str]:
@@ -185,7 +185,7 @@ def _names(config: Config) -> dict[str, str]:
         for section in _SECTIONS
         for field in dataclasses.fields(getattr(config, section))
     }
-    if isinstance(config.method, HeadSettings):
+    if config.method.has_heads:
         found |= dict.fromkeys(_RANGE, "method")
     return found
 

@@ -15,9 +15,7 @@ import torch
 
 from amcl.backbones import BackboneSettings
 from amcl.data import absolute_source
-from amcl.methods import METHODS, AnySettings, HeadSettings, MoCoSettings, SimCLRSettings
-from amcl.methods.contrastive import ContrastiveSettings
-from amcl.methods.momentum import MomentumSettings
+from amcl.methods import MethodSettings, SimCLRSettings, method_names, settings_class
 from amcl.settings import choose, finite_number, whole_number
 from amcl.training.optimizers import OptimizerSettings
 from amcl.views import ViewSettings
@@ -88,7 +86,7 @@ class RunSettings:
     """Passes over the training images."""
     batch_size: int = 256
     """Images a step, over all processes; each gives two views (MAE: one)."""
-    fit: tuple[Literal["batch_size", "queue"], ...] | None = None
+    fit: tuple[str, ...] | None = None
     """Options that are lowered where there are few images; none: all stay as they are. By default
     those that are neither typed nor read from a file."""
     accumulate: int = 1
@@ -122,8 +120,6 @@ class RunSettings:
         if self.knn_k is not None:
             whole_number("knn_k", self.knn_k, "leave it out to follow the size of classes")
         whole_number("log_every", self.log_every)
-        for name in self.fit or ():
-            choose("fit", name, ("batch_size", "queue"))
         finite_number("save_minutes", self.save_minutes, "0 saves after every step")
         finite_number("keep_every", self.keep_every, "0 keeps the newest only")
         if self.batch_size % self.accumulate:
@@ -167,38 +163,27 @@ class Config:
     data: DataSettings = field(default_factory=DataSettings)
     views: ViewSettings = field(default_factory=ViewSettings)
     backbone: BackboneSettings = field(default_factory=BackboneSettings)
-    method: AnySettings = field(default_factory=SimCLRSettings)
+    method: MethodSettings = field(default_factory=SimCLRSettings)
     optimizer: OptimizerSettings = field(default_factory=OptimizerSettings)
     run: RunSettings = field(default_factory=RunSettings)
     hardware: HardwareSettings = field(default_factory=HardwareSettings)
 
     def __post_init__(self) -> None:
-        method = self.method
         with torch.device("meta"):  # made to be checked, before any image is read
-            if isinstance(method, ContrastiveSettings):
-                method.make_loss("other_view")
-            elif isinstance(method, HeadSettings):
-                method.make_temperature()
-        if isinstance(method, MoCoSettings) and method.queue:
-            keys = self.run.batch_size * (2 if method.symmetric else 1)
-            if keys > method.queue:
-                raise ValueError(
-                    f"a step brings {keys} keys, more than the queue of {method.queue} holds: "
-                    f"use --queue {2 * keys} or a smaller --batch-size."
-                )
-        if isinstance(method, ContrastiveSettings) and (method.top_k or 0) > self.negatives:
+            self.method.check()
+        for name in self.run.fit or ():
+            choose("fit", name, ("batch_size", *self.method.fitted))
+        if self.views.local_crops and not self.method.multi_crop:
             raise ValueError(
-                f"top_k={method.top_k} (κ) is more than the {self.negatives} negatives an anchor "
-                "has: lower it, or enlarge the batch or the queue."
+                f"local_crops={self.views.local_crops} is for methods that take smaller crops "
+                f"beside their views, and {self.method.name} does not: leave it out."
             )
+        self.method.check_batch(self.run.batch_size, self.run.accumulate)
 
     @property
     def negatives(self) -> int:
-        """K, how many negatives an anchor has, in methods that have some."""
-        method, images = self.method, self.run.batch_size // self.run.accumulate
-        if isinstance(method, MoCoSettings) and method.queue:
-            return method.queue
-        return images - 1 if isinstance(method, MomentumSettings) else 2 * images - 2
+        """Number of negatives of an anchor; 0 for methods that have none."""
+        return self.method.num_negatives(self.run.batch_size // self.run.accumulate)
 
     def to_toml(self) -> str:
         """This configuration as TOML; fields that are None are left out."""
@@ -227,10 +212,10 @@ class Config:
             if name == "method":
                 table = dict(table)
                 method = table.pop("name", "simclr")
-                if not isinstance(method, str) or method not in METHODS:
+                if method not in method_names():
                     given = f"{where}: [method] has name = {method!r}"
-                    raise ValueError(unknown(given, str(method), METHODS))
-                settings = METHODS[method][0]
+                    raise ValueError(unknown(given, str(method), method_names()))
+                settings = settings_class(method)
             values[name] = _settings(settings, table, f"{where}: [{name}]")
         try:
             return Config(**values)

@@ -3,9 +3,6 @@
 import math
 from dataclasses import replace
 
-from amcl.methods import LGPSettings, MoCoSettings
-from amcl.methods.contrastive import ContrastiveSettings
-from amcl.methods.momentum import MomentumSettings
 from amcl.training.config import Config
 
 _STEPS = 8  # an epoch of few images has this many steps,
@@ -43,43 +40,33 @@ def fitted(config: Config, images: int, processes: int = 1) -> tuple[Config, lis
             )
             config = replace(config, run=replace(run, batch_size=size))
     method, size = config.method, config.run.batch_size
-    if "queue" in names and isinstance(method, MoCoSettings):
-        keys = size * max(images // size, 1) * (2 if method.symmetric else 1)
-        keys = max(keys, method.top_k or 0)
-        if keys < method.queue:
-            notes.append(
-                f"the queue holds {keys} keys instead of {method.queue}, no more than an epoch "
-                "makes (--queue sets it)"
-            )
-            config = replace(config, method=replace(method, queue=keys))
+    if set(names) & set(method.fitted):
+        method, changes = method.fit(images, size)
+        notes += changes
+        config = replace(config, method=method)
     return config, notes
 
 
 def _least_batch(config: Config, unit: int) -> int:
-    """The smallest batch with as many negatives as `top_k` takes; 0 where that does not matter."""
-    method = config.method
-    if not isinstance(method, ContrastiveSettings) or method.top_k is None:
-        return 0
-    if isinstance(method, MoCoSettings) and method.queue:
-        return 0
-    alone = isinstance(method, MomentumSettings)
-    images = method.top_k + 1 if alone else math.ceil((method.top_k + 2) / 2)
+    """Return the smallest batch, a multiple of `unit`, that the method's settings allow."""
+    images = config.method.min_batch_size()
     return math.ceil(images * config.run.accumulate / unit) * unit
 
 
-def at_length(config: Config, epochs: int | None, mae_epochs: int | None = None) -> Config:
-    """The configuration for a run of another length.
+def at_length(config: Config, epochs: int | None, first_stage_epochs: int | None = None) -> Config:
+    """Return the configuration for a run of another length.
 
-    LGP's first stage keeps its proportion to the second unless `mae_epochs` says otherwise. The
+    A first stage keeps its proportion to the second unless `first_stage_epochs` is given. The
     warm-up becomes at most a tenth of each stage, or the share of it that it was before.
     """
     method, warmup = config.method, config.optimizer.warmup_epochs
     epochs = epochs or config.run.epochs
     lengths = [(config.run.epochs, epochs)]
-    if isinstance(method, LGPSettings) and config.run.init is None:
-        in_proportion = max(1, round(method.mae_epochs * epochs / config.run.epochs))
-        lengths.append((method.mae_epochs, mae_epochs or in_proportion))
-        method = replace(method, mae_epochs=lengths[-1][1])
+    before = method.first_stage_epochs
+    if before is not None and config.run.init is None:
+        first = first_stage_epochs or max(1, round(before * epochs / config.run.epochs))
+        lengths.append((before, first))
+        method = method.with_first_stage(first)
     for before, now in lengths:
         share = max(_WARMUP, config.optimizer.warmup_epochs / before)
         warmup = min(warmup, round(share * now, 6))

@@ -2,8 +2,7 @@
 
 import logging
 
-from amcl.methods import HeadSettings, MAESettings, Method
-from amcl.methods.heads import ADAPTIVE
+from amcl.methods import Method
 from amcl.training.config import Config
 from amcl.training.optimizers import rate_factor
 from amcl.training.plan import Plan, counted
@@ -18,11 +17,8 @@ def tell_start(config: Config, method: Method, plan: Plan, done: int) -> None:
     begin = counted(plan.total, "step")
     if done:
         begin = f"going on after step {done} of {plan.total}"
-    settings, heads = config.method, ""
-    if isinstance(settings, HeadSettings):
-        heads = f", {counted(settings.heads, 'head')}, {settings.temperature} temperature"
     logger.info(
-        f"{settings.name}{heads}; {config.backbone.backbone} "
+        f"{config.method.describe()}; {config.backbone.backbone} "
         f"×{config.backbone.width:g}, {trained / 1e6:.1f} M parameters in all; "
         f"{counted(plan.epochs, 'epoch')} of {counted(plan.per_epoch, 'step')} of "
         f"{counted(plan.batch_size, 'image')}: {begin}"
@@ -87,9 +83,8 @@ def non_finite(what: str, done: int, folder: RunFolder, config: Config) -> str:
         else "No checkpoint had been written"
     )
     method = config.method
-    lr = "--lr (in the first stage of LGP: --mae-lr)" if method.name == MAESettings.name else "--lr"
-    remedies = [f"a lower {lr}", "a longer --warmup-epochs", "--clip 1"]
-    if isinstance(method, HeadSettings) and method.temperature in ADAPTIVE:
+    remedies = [f"a lower {method.lr_option}", "a longer --warmup-epochs", "--clip 1"]
+    if method.adapts:
         remedies.append("a higher --tau-lower")
     return (
         f"{what} is not finite after step {done}: training diverged and was stopped. {kept}. Start "

@@ -3,19 +3,46 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
 
 from amcl.methods import Method
 from amcl.modules import ProjectionHeads
-from amcl.settings import choose, finite_number, positive_number
+from amcl.settings import Rule, choose, finite_number, positive_number
 
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerSettings:
-    """How the weights move."""
+    """Optimizer, learning rate and its schedule."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            fields=("sgd_momentum",),
+            depends=("optimizer",),
+            used=lambda values: values["optimizer"] in ("sgd", "lars"),
+            belongs="SGD and LARS (--optimizer sgd)",
+        ),
+        Rule(
+            fields=("adam_betas",),
+            depends=("optimizer",),
+            used=lambda values: values["optimizer"] == "adamw",
+            belongs="AdamW (--optimizer adamw)",
+        ),
+        Rule(
+            fields=("lars_trust",),
+            depends=("optimizer",),
+            used=lambda values: values["optimizer"] == "lars",
+            belongs="LARS (--optimizer lars)",
+        ),
+        Rule(
+            fields=("final_lr",),
+            depends=("schedule",),
+            used=lambda values: values["schedule"] == "cosine",
+            belongs="the cosine schedule (--schedule cosine)",
+        ),
+    )
 
     optimizer: Literal["sgd", "lars", "adamw"] = "sgd"
     """SGD with momentum, LARS for large batches, AdamW."""
@@ -97,8 +124,8 @@ def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[s
     Weights of several heads are one tensor (C, out, in), marked so that LARS treats each head as
     the layer it is.
     """
-    scales = method.rate_scales()
-    fixed = {id(p) for part in method.with_fixed_rate() for p in part.parameters()}
+    scales = method.lr_scales()
+    fixed = {id(p) for part in method.constant_lr_modules() for p in part.parameters()}
     of_heads = {
         id(p)
         for part in method.modules()

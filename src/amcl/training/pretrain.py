@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,20 +14,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from amcl.backbones import Backbone
-from amcl.data import DataSet, load_dataset, stream
-from amcl.methods import Method
-from amcl.training.checkpoint import (
-    keep_checkpoint,
-    load_checkpoint,
-    save_checkpoint,
-    save_tensors,
-)
+from amcl.data import Batch, DataSet, load_dataset, stream
+from amcl.training.checkpoint import load_checkpoint, save_tensors
 from amcl.training.config import Config
-from amcl.training.display import Display
 from amcl.training.errors import Interrupted, NonFiniteError, RunError, StoppedWaiting
-from amcl.training.feed import Feed
 from amcl.training.fit import fitted
 from amcl.training.hardware import StopRequest, make_fabric
+from amcl.training.log import RunLog
 from amcl.training.messages import (
     before_training,
     how_to_resume,
@@ -37,14 +29,13 @@ from amcl.training.messages import (
     tell_new_length,
     tell_start,
 )
-from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan, counted
 from amcl.training.run_folder import RunFolder
+from amcl.training.saving import CheckpointPolicy
 from amcl.training.start import first_stage, init_of, method_to_train
-from amcl.training.step import Stepper
-from amcl.training.trackers import make_trackers, require_trackers
+from amcl.training.trackers import require_trackers
+from amcl.training.trainer import Trainer
 from amcl.training.watch import Watch
-from amcl.views import Views
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -52,8 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("amcl")
 
 PATIENCE = 5.0  # seconds that processes which were asked to stop wait for images
-PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs
-_EARLY = 0.1  # share of a run in which signs of trouble mean nothing yet
 
 OnProbe = Callable[[dict[str, Any]], None]
 
@@ -147,134 +136,139 @@ def _train(
     stop: StopRequest,
     on_probe: OnProbe | None = None,
 ) -> None:
-    """One run, to its end; `begin` makes the folder of a new one."""
-    first = fabric.is_global_zero
+    """Train one run to its end; `begin` makes the folder of a new one."""
     plan = Plan.of(config, data, fabric)
-    stored = config if begin is not None else folder.read_config()
     checkpoint = None if begin is not None else folder.find_checkpoint()
     init = init_of(config, folder) if checkpoint is None else None
     method = method_to_train(config, data.image_size, init)
-    optimizer = make_optimizer(method, config.optimizer, config.run.batch_size)
-    views = Views(data.image_size, config.views, mean=data.mean, std=data.std)
-    feed = Feed(method, views, plan, fabric.device, channels_last=config.hardware.channels_last)
-    watch = Watch(data, config.run.knn_k) if first else None
-
-    trained, optimizer = fabric.setup(method, optimizer)
-    take_step = Stepper(fabric, config, plan, method, trained, optimizer, feed)
-    done, loss_sum = 0, torch.zeros((), device=fabric.device)
+    watch = Watch(data, config.run.knn_k) if fabric.is_global_zero else None
+    trainer = Trainer(fabric, config, plan, data, method)
     if checkpoint is not None:
-        done = _restore(load_checkpoint(checkpoint), fabric, method, optimizer, loss_sum)
-        if done > plan.total:
-            raise RunError(shorter_than_done(folder, done, plan, stored))
-    if first:
+        trainer.load_state_dict(load_checkpoint(checkpoint))
+    saving = CheckpointPolicy(trainer, folder, config, plan, _about(data))
+    with _named_errors(trainer, folder, config):
+        _start(trainer, data, folder, begin, checkpoint, watch)
+        if checkpoint is None:
+            saving.save()  # from here on, a run without a checkpoint is one that has lost it
+        with RunLog(folder, config, plan, fabric.is_global_zero) as log:
+            _loop(trainer, saving, log, watch, _batches(trainer, data, stop), stop, on_probe)
+    if fabric.is_global_zero:
+        export_backbone(folder.backbone, method.backbone, saving.trained())
+        logger.info("the trained backbone is in %s", folder.backbone)
+        logger.info("judge it with: amcl evaluate %s", shlex.quote(str(folder.path)))
+
+
+def _loop(
+    trainer: Trainer,
+    saving: CheckpointPolicy,
+    log: RunLog,
+    watch: Watch | None,
+    batches: Generator[Batch],
+    stop: StopRequest,
+    on_probe: OnProbe | None,
+) -> None:
+    """Take the steps that are left; log, probe and save as they are due."""
+    plan = trainer.plan
+    log.display.start(trainer.step)
+    with closing(batches):
+        while trainer.step < plan.total:
+            ends_epoch = (trainer.step + 1) % plan.per_epoch == 0
+            try:
+                loss, lr = trainer.train_step(batches, watch=ends_epoch)
+            except (StoppedWaiting, ChildProcessError) as error:  # no images for this step
+                saving.save()
+                raise _without_images(error, trainer, saving.folder, stop) from error
+            if not (ends_epoch or trainer.step % plan.check_every == 0):
+                continue
+            mean_loss, stopped = plan.agree(trainer.loss_sum, loss, stop)
+            if not torch.isfinite(mean_loss):
+                raise NonFiniteError("the loss")
+            log.step(trainer.step, mean_loss.item(), lr)
+            if ends_epoch:
+                mean = trainer.loss_sum.item() / plan.per_epoch
+                log.epoch(trainer.step, mean, lr, trainer.method.log_metrics())
+                trainer.loss_sum.zero_()
+                if watch is not None and watch.is_due(trainer):
+                    trainer.require_finite()
+                    row = log.probe(trainer.step, *watch.look(trainer))
+                    if on_probe is not None:
+                        on_probe(row)
+                trainer.fabric.barrier()
+                log.display.mark(trainer.step)
+            saving.save_if_due(stopped)
+            if stopped:
+                raise Interrupted(how_to_resume(saving.folder, trainer.step, plan), stop.signal)
+
+
+def _start(
+    trainer: Trainer,
+    data: DataSet,
+    folder: RunFolder,
+    begin: Callable[[], None] | None,
+    checkpoint: Path | None,
+    watch: Watch | None,
+) -> None:
+    """Open the run folder, and say what is about to be trained."""
+    config, plan, step = trainer.config, trainer.plan, trainer.step
+    stored = config if begin is not None else folder.read_config()
+    if step > plan.total:
+        raise RunError(shorter_than_done(folder, step, plan, stored))
+    if watch is not None:
         if begin is not None:
             begin()
-        folder.open(done, stored, config)
-        logger.info("\n".join([data.describe(), *(watch.describe() if watch else [])]))
+        folder.open(step, stored, config)
+        logger.info("\n".join([data.describe(), *watch.describe()]))
         for warning in data.warnings:
             logger.warning(warning)
         for path, reason in data.unreadable:
             logger.debug("skipped %s: %s", path, reason)
         if begin is None:
             folder.tell_source(checkpoint)
-        tell_start(config, method, plan, done)
+        tell_start(config, trainer.method, plan, step)
         if stored.run.epochs != config.run.epochs:
-            tell_new_length(config, plan, done, stored.run.epochs)
-    fabric.barrier()
-    trackers = make_trackers(config, folder.path) if first else []
+            tell_new_length(config, plan, step, stored.run.epochs)
+    trainer.fabric.barrier()
 
-    def record(row: dict[str, Any]) -> None:
-        folder.write(row)
-        for tracker in trackers:
-            tracker.write(row)
 
-    def save() -> None:
-        if first:
-            _require_finite(method, done, folder, config)
-            state = _state(fabric, method, optimizer, loss_sum, done, config)
-            save_checkpoint(folder.checkpoint, {**state, "trained": trained_on(data, plan, done)})
-
-    if checkpoint is None:
-        save()  # from here on, a run without a checkpoint is one that has lost it
-    display = Display(plan.total, plan.per_epoch, config.run.batch_size, shown=first)
+def _batches(trainer: Trainer, data: DataSet, stop: StopRequest) -> Generator[Batch]:
+    """Return the images of this process, part by part, from the trainer's step on."""
     # Several processes agree on the step they stop after, where each still gets its images.
-    patience = PATIENCE if plan.world_size > 1 else 0.0
-    batches = stream(
+    patience = PATIENCE if trainer.plan.world_size > 1 else 0.0
+    return stream(
         data.train,
-        plan.indices(done),
-        workers=config.data.workers,
+        trainer.plan.indices(trainer.step),
+        workers=trainer.config.data.workers,
         on_wait=partial(stop.end_waiting, patience),
     )
-    saved = time.monotonic()
-    with closing(batches), display:
-        display.start(done)
-        for step in range(done, plan.total):
-            ends_epoch = (step + 1) % plan.per_epoch == 0
-            try:
-                loss, rate = take_step(step, batches, watch=ends_epoch)
-            except (StoppedWaiting, ChildProcessError) as error:  # no images for this step
-                save()
-                ended = how_to_resume(folder, done, plan)
-                if stop.signal is not None:
-                    raise Interrupted(ended, stop.signal) from None
-                raise ChildProcessError(f"{error} The run was {ended}") from error
-            done = step + 1
-            loss_sum += loss
-            if not (ends_epoch or done % plan.check_every == 0):
-                continue
-            mean_loss, asked = plan.agree(loss_sum, loss, stop)
-            if not torch.isfinite(mean_loss):
-                raise NonFiniteError(non_finite("the loss", done, folder, config))
-            display.advance(done, mean_loss.item())
-            if done % config.run.log_every == 0:
-                record({"kind": "step", "step": done, "loss": mean_loss.item(), "lr": rate})
-            if ends_epoch:
-                number = done // plan.per_epoch
-                row = _epoch_row(method, plan, done, loss_sum, rate, display)
-                loss_sum.zero_()
-                if first:
-                    record(row)
-                    logger.log(
-                        logging.DEBUG if display.bar.live.is_started else logging.INFO,
-                        "epoch %d/%d  loss %.4f  %.0f images/s  %s left",
-                        *(number, config.run.epochs, row["loss"], row["images_per_second"]),
-                        display.left(done),
-                    )
-                    if watch and (number % config.run.probe_every == 0 or done == plan.total):
-                        _require_finite(method, done, folder, config)
-                        row = _probe(watch, method, fabric, number, done, record, config, plan)
-                        if on_probe is not None:
-                            on_probe(row)
-                fabric.barrier()
-                display.mark(done)
-            seconds = time.monotonic() - saved
-            keep = ends_epoch and plan.is_multiple(done, config.run.keep_every)
-            due = ends_epoch and seconds > PAUSE and plan.is_multiple(done, config.run.save_every)
-            late = seconds >= 60 * config.run.save_minutes
-            if due or late or keep or asked or done == plan.total:
-                save()
-                saved = time.monotonic()
-                if keep and first:
-                    keep_checkpoint(folder.checkpoint, f"epoch-{done // plan.per_epoch:04d}.pt")
-            if asked:
-                raise Interrupted(how_to_resume(folder, done, plan), stop.signal)
-    for tracker in trackers:
-        tracker.close()
-    if first:
-        export_backbone(folder.backbone, method.backbone, trained_on(data, plan, done))
-        logger.info("the trained backbone is in %s", folder.backbone)
-        logger.info("judge it with: amcl evaluate %s", shlex.quote(str(folder.path)))
 
 
-def trained_on(data: DataSet, plan: Plan, done: int) -> dict[str, Any]:
-    """What a model needs to be used without its data set: normalization, and how far it came."""
+def _without_images(
+    error: Exception, trainer: Trainer, folder: RunFolder, stop: StopRequest
+) -> Exception:
+    """Return the error of a run that got no images for its next step and has been saved."""
+    message = how_to_resume(folder, trainer.step, trainer.plan)
+    if stop.signal is not None:
+        return Interrupted(message, stop.signal)
+    return ChildProcessError(f"{error} The run was {message}")
+
+
+@contextmanager
+def _named_errors(trainer: Trainer, folder: RunFolder, config: Config) -> Iterator[None]:
+    """Give values that are not finite a message with the step, what is kept, and remedies."""
+    try:
+        yield
+    except NonFiniteError as error:
+        message = non_finite(str(error), trainer.step, folder, config)
+        raise NonFiniteError(message) from None
+
+
+def _about(data: DataSet) -> dict[str, Any]:
+    """Return what a model needs to be used without its data set."""
     return {
         "image_size": data.image_size,
         "mean": data.mean,
         "std": data.std,
         "images": len(data.train),
-        "step": done,
-        "epoch": done / plan.per_epoch,
     }
 
 
@@ -301,85 +295,3 @@ def load_data(config: Config) -> DataSet:
         seed=config.run.seed,
         subset=settings.subset,
     )
-
-
-def _epoch_row(
-    method: Method,
-    plan: Plan,
-    done: int,
-    loss_sum: torch.Tensor,
-    rate: float,
-    display: Display,
-) -> dict[str, Any]:
-    return {
-        "kind": "epoch",
-        "step": done,
-        "epoch": done // plan.per_epoch,
-        "loss": loss_sum.item() / plan.per_epoch,
-        "lr": rate,
-        "images_per_second": round(display.rate(done), 1),
-        **method.measured(),
-    }
-
-
-def _probe(
-    watch: Watch,
-    method: Method,
-    fabric: Fabric,
-    epoch: int,
-    done: int,
-    record: Any,
-    config: Config,
-    plan: Plan,
-) -> dict[str, Any]:
-    found = watch.probe(method, fabric.device)
-    row = {"kind": "probe", "step": done, "epoch": epoch, **found}
-    record(row)
-    text = "  ".join(
-        f"{name} {value:.1%}" if name.startswith("knn") else f"{name} {value:.3g}"
-        for name, value in found.items()
-    )
-    logger.info("epoch %d  %s", epoch, text)
-    early = done < max(_EARLY * plan.total, config.optimizer.warmup_epochs * plan.per_epoch)
-    for told in [] if early else watch.advice(method, found):
-        logger.warning("epoch %d: %s", epoch, told)
-    return row
-
-
-def _state(
-    fabric: Fabric,
-    method: Method,
-    optimizer: Any,
-    loss_sum: torch.Tensor,
-    done: int,
-    config: Config,
-) -> dict[str, Any]:
-    return {
-        "step": done,
-        "config": config.to_toml(),
-        "method": method.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "loss_sum": loss_sum,
-        "precision": fabric.strategy.precision.state_dict(),
-    }
-
-
-def _restore(
-    state: dict[str, Any],
-    fabric: Fabric,
-    method: Method,
-    optimizer: Any,
-    loss_sum: torch.Tensor,
-) -> int:
-    method.load_state_dict(state["method"])
-    optimizer.load_state_dict(state["optimizer"])
-    fabric.strategy.precision.load_state_dict(state["precision"])
-    loss_sum.copy_(state["loss_sum"])
-    step: int = state["step"]
-    return step
-
-
-def _require_finite(method: Method, done: int, folder: RunFolder, config: Config) -> None:
-    for name, value in method.state_dict().items():
-        if value.is_floating_point() and not torch.isfinite(value).all():
-            raise NonFiniteError(non_finite(name, done, folder, config))

@@ -1,146 +1,21 @@
 """Which settings a run uses: a table of what each belongs to, so that none is ignored silently."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from amcl.methods.heads import ADAPTIVE
-from amcl.methods.masked import MaskedSettings
+from amcl.settings import Rule, Values
 from amcl.training.config import Config
 
-Values = Mapping[str, Any]
 
-TOP_K = ("top_k", "top_k_softmax")
-_SWITCH_ON = "(--temperature adaptive, with --heads 3)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """Fields that are used under a condition on other fields."""
-
-    fields: tuple[str, ...]
-    depends: tuple[str, ...]
-    """The fields of the condition."""
-    used: Callable[[Values], bool]
-    """Whether a run with these values uses the fields. All of `depends` are among the values."""
-    belongs: str
-    """What the fields are part of, and how to switch it on."""
-
-
-def _of_views(letter: str, name: str, *fields: str) -> Rule:
-    return Rule(
-        fields=fields,
-        depends=("views",),
-        used=lambda values: letter in values["views"],
-        belongs=f"{name} (the letter {letter} in --views)",
-    )
-
-
-RULES = (
-    Rule(
-        fields=(
-            "beta",
-            "prior_tau",
-            "phi_depth",
-            "phi_input",
-            "phi_output",
-            "phi_scale",
-            "phi_gradient",
-            "omega_reduction",
-            "omega_set",
-            "omega_place",
-            "similarity",
-        ),
-        depends=("temperature",),
-        used=lambda values: values["temperature"] in ADAPTIVE,
-        belongs=f"adaptive temperatures {_SWITCH_ON}",
-    ),
-    Rule(
-        fields=("phi_scale",),
-        depends=("phi_output",),
-        used=lambda values: values["phi_output"] != "plain",
-        belongs="a centered φ (--phi-output centered)",
-    ),
-    Rule(
-        fields=("tau_lower", "tau_upper", "eta", "iota"),
-        depends=("temperature",),
-        used=lambda values: values["temperature"] in (*ADAPTIVE, "scheduled"),
-        belongs=f"adaptive and scheduled temperatures {_SWITCH_ON}",
-    ),
-    Rule(
-        fields=("tau_period",),
-        depends=("temperature",),
-        used=lambda values: values["temperature"] == "scheduled",
-        belongs="scheduled temperatures (--temperature scheduled)",
-    ),
-    Rule(
-        fields=("tau",),
-        depends=("temperature",),
-        used=lambda values: values["temperature"] != "scheduled",
-        belongs="temperatures that are not scheduled (--temperature constant)",
-    ),
-    Rule(  # adaptive temperatures lie around τ₀, which is τ unless it is given
-        fields=("tau",),
-        depends=("temperature", "prior_tau"),
-        used=lambda values: (
-            values["temperature"] not in ("adaptive", "first-head") or values["prior_tau"] is None
-        ),
-        belongs="constant temperatures (--temperature constant; adaptive ones have --prior-tau)",
-    ),
-    Rule(
-        fields=("top_k",),
-        depends=("form",),
-        used=lambda values: values["form"] in TOP_K,
-        belongs="losses over the hardest negatives (--form top_k or top_k_softmax)",
-    ),
-    Rule(
-        fields=("head_reduction", "shared_projector"),
-        depends=("heads",),
-        used=lambda values: values["heads"] > 1,
-        belongs="several heads (--heads 3)",
-    ),
-    Rule(
-        fields=(
-            *(field.name for field in dataclasses.fields(MaskedSettings)),
-            "mae_epochs",
-            "mae_lr",
-        ),
-        depends=("init", "mae_epochs"),  # the latter is a field of LGP alone
-        used=lambda values: values["init"] is None,
-        belongs="LGP's first stage (leave out --init, which takes it from another run)",
-    ),
-    _of_views("a", "crops", "crop_scale", "crop_ratio"),
-    _of_views("b", "blurs", "blur_p", "blur_sigma", "blur_kernel"),
-    _of_views("c", "grayscale", "gray_p"),
-    _of_views("d", "color jitter", "jitter", "jitter_p"),
-    _of_views("e", "flips", "flip_p"),
-    _of_views("s", "solarize", "solarize_p", "solarize_threshold"),
-    Rule(
-        fields=("sgd_momentum",),
-        depends=("optimizer",),
-        used=lambda values: values["optimizer"] in ("sgd", "lars"),
-        belongs="SGD and LARS (--optimizer sgd)",
-    ),
-    Rule(
-        fields=("adam_betas",),
-        depends=("optimizer",),
-        used=lambda values: values["optimizer"] == "adamw",
-        belongs="AdamW (--optimizer adamw)",
-    ),
-    Rule(
-        fields=("lars_trust",),
-        depends=("optimizer",),
-        used=lambda values: values["optimizer"] == "lars",
-        belongs="LARS (--optimizer lars)",
-    ),
-    Rule(
-        fields=("final_lr",),
-        depends=("schedule",),
-        used=lambda values: values["schedule"] == "cosine",
-        belongs="the cosine schedule (--schedule cosine)",
-    ),
-)
+def rules_of(config: Config) -> tuple[Rule, ...]:
+    """Return the rules that the settings of a configuration declare."""
+    found = dict[int, Rule]()
+    for section in dataclasses.fields(config):
+        for cls in type(getattr(config, section.name)).__mro__:
+            for rule in vars(cls).get("rules", ()):
+                found[id(rule)] = rule
+    return tuple(found.values())
 
 
 def values_of(config: Config) -> dict[str, Any]:
@@ -153,31 +28,34 @@ def values_of(config: Config) -> dict[str, Any]:
     }
 
 
-def broken_rule(values: Values, name: str, varied: Collection[str] = ()) -> Rule | None:
+def broken_rule(
+    rules: Sequence[Rule], values: Values, name: str, varied: Collection[str] = ()
+) -> Rule | None:
     """The rule by which a run with these values ignores the field, if there is one.
 
     What depends on a field that is `varied` may be used in some runs.
 
-    >>> broken_rule(values_of(Config()), "beta").belongs
+    >>> config = Config()
+    >>> broken_rule(rules_of(config), values_of(config), "beta").belongs
     'adaptive temperatures (--temperature adaptive, with --heads 3)'
-    >>> broken_rule(values_of(Config()), "tau")
+    >>> broken_rule(rules_of(config), values_of(config), "tau")
     """
-    for rule in RULES:
+    for rule in rules:
         decided = all(other in values and other not in varied for other in rule.depends)
         if name in rule.fields and decided and not rule.used(values):
             return rule
     return None
 
 
-def conditions(names: Collection[str]) -> set[str]:
+def conditions(config: Config, names: Collection[str]) -> set[str]:
     """The fields that decide whether some of these are used.
 
-    >>> conditions(["top_k", "lr"])
+    >>> conditions(Config(), ["top_k", "lr"])
     {'form'}
     """
     return {
         other
-        for rule in RULES
+        for rule in rules_of(config)
         if any(name in names for name in rule.fields)
         for other in rule.depends
     }
@@ -195,11 +73,13 @@ def check_used(
     `varied` are other fields in which runs differ, as those of a grid do. `where` is the file that
     gave the fields; none: the command line.
     """
-    values, *others = map(values_of, configs)
+    values = values_of(configs[0])
     broken: dict[str, list[str]] = {}
     for name in given:
-        rule = broken_rule(values, name, varied)
-        if rule is None or any(broken_rule(other, name, varied) is None for other in others):
+        broken_by = [
+            broken_rule(rules_of(config), values_of(config), name, varied) for config in configs
+        ]
+        if (rule := broken_by[0]) is None or None in broken_by:
             continue
         has = " ".join(_option(other, values[other]) for other in _reasons(rule, values))
         broken.setdefault(f"{rule.belongs}: this run has {has}.", []).append(

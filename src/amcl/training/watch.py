@@ -11,11 +11,13 @@ from amcl.evaluation import Features, Transform, effective_rank, features_of, kn
 from amcl.evaluation.knn import default_k
 from amcl.losses import LossStats
 from amcl.methods import Method
+from amcl.training.trainer import Trainer
 
 logger = logging.getLogger("amcl")
 
 COLLAPSED = 0.1  # spread below this: the mean cosine of two features is above 0.99
 _ALIKE = 0.95  # mean s⁻ of a head above this: its projections are nearly the same
+_EARLY = 0.1  # share of a run in which signs of trouble mean nothing yet
 _SAMPLE = 1000  # images whose spread is looked at
 _BATCH = 256
 _SLOWER = "Lower the learning rate, or warm up for longer."
@@ -40,6 +42,18 @@ class Watch:
     def describe(self) -> list[str]:
         """A line on the kNN probe, where there are labels."""
         return [] if self.data.probe is None else [f"kNN probe with k = {self.knn_k}"]
+
+    def is_due(self, trainer: Trainer) -> bool:
+        """Return whether the epoch that has ended is one to look at."""
+        every, plan = trainer.config.run.probe_every, trainer.plan
+        return plan.is_multiple(trainer.step, every) or trainer.step == plan.total
+
+    def look(self, trainer: Trainer) -> tuple[dict[str, float], list[str]]:
+        """Return the metrics of a probe, and advice where they are signs of trouble."""
+        metrics = self.probe(trainer.method, trainer.fabric.device)
+        plan, warmup = trainer.plan, trainer.config.optimizer.warmup_epochs
+        early = trainer.step < max(_EARLY * plan.total, warmup * plan.per_epoch)
+        return metrics, [] if early else self.advice(trainer.method, metrics)
 
     def probe(self, method: Method, device: torch.device) -> dict[str, float]:
         """Numbers for the log; label metrics only where there are labels."""

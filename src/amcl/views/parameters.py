@@ -1,4 +1,4 @@
-"""What is drawn for two views of each image."""
+"""Random parameters of the views of each image."""
 
 from dataclasses import dataclass, fields
 
@@ -9,22 +9,22 @@ from amcl.views.boxes import overlap
 
 @dataclass(frozen=True)
 class ViewParameters:
-    """What was drawn for the two views of n images; `Views.draw` makes it."""
+    """Random parameters of V views of n images; `Views.draw` makes them."""
 
     boxes: torch.Tensor
-    """Crops as fractions of the image, (2, n, 4): top, left, height, width."""
+    """Crops as fractions of the image, (V, n, 4): top, left, height, width."""
     flip: torch.Tensor
-    """True where the view is mirrored, (2, n)."""
+    """True where the view is mirrored, (V, n)."""
     jitter: torch.Tensor
-    """Factors of brightness, contrast, saturation, and the shift of hue, (2, n, 4)."""
+    """Factors of brightness, contrast, saturation, and the shift of hue, (V, n, 4)."""
     order: torch.Tensor
-    """Which of these four comes first, second, third, last, (2, n, 4)."""
+    """Which of these four comes first, second, third, last, (V, n, 4)."""
     gray: torch.Tensor
-    """True where the colors are dropped, (2, n)."""
+    """True where the colors are dropped, (V, n)."""
     sigma: torch.Tensor
-    """σ of the blur, 0 for none, (2, n)."""
+    """σ of the blur, 0 for none, (V, n)."""
     solarize: torch.Tensor
-    """True where the view is solarized, (2, n)."""
+    """True where the view is solarized, (V, n)."""
 
     def __len__(self) -> int:
         return self.boxes.shape[1]
@@ -38,7 +38,7 @@ class ViewParameters:
         return ViewParameters(*(value[:, images] for value in self._values()))
 
     def first(self) -> "ViewParameters":
-        """Those of the first view alone: leading dimensions of 1 instead of 2."""
+        """Those of the first view alone: leading dimensions of 1."""
         return ViewParameters(*(value[:1] for value in self._values()))
 
     def to(self, device: torch.device | str) -> "ViewParameters":

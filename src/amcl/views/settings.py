@@ -1,10 +1,11 @@
-"""What can be set about views."""
+"""Settings of views."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+from amcl.settings import Rule
 from amcl.views import boxes
 
 LETTERS = {
@@ -17,9 +18,34 @@ LETTERS = {
 }
 
 
+def _rule(letter: str, name: str, *fields: str) -> Rule:
+    """Return the rule of settings that belong to an operation."""
+    return Rule(
+        fields=fields,
+        depends=("views",),
+        used=lambda values: letter in values["views"],
+        belongs=f"{name} (the letter {letter} in --views)",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ViewSettings:
     """Which operations make a view, how often and how strong."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _rule("a", "crops", "crop_scale", "crop_ratio"),
+        _rule("b", "blurs", "blur_p", "blur_sigma", "blur_kernel"),
+        _rule("c", "grayscale", "gray_p"),
+        _rule("d", "color jitter", "jitter", "jitter_p"),
+        _rule("e", "flips", "flip_p"),
+        _rule("s", "solarize", "solarize_p", "solarize_threshold"),
+        Rule(
+            fields=("local_size", "local_scale", "local_blur_p"),
+            depends=("local_crops",),
+            used=lambda values: values["local_crops"] > 0,
+            belongs="local crops (--local-crops 6)",
+        ),
+    )
 
     views: str = "abcde"
     """Operations that are on: a crop, b blur, c gray, d jitter, e flip, s solarize."""
@@ -49,6 +75,14 @@ class ViewSettings:
     """Least overlap of the two crops: the area they share over that of the smaller."""
     overlap: float | None = None
     """The overlap of the two crops, exactly; they then have one size."""
+    local_crops: int = 0
+    """Number of further, smaller crops of each image, for methods that take them (multi-crop)."""
+    local_size: int | None = None
+    """Pixels a side of the local crops; none: three sevenths of the views' size, 96 for 224."""
+    local_scale: tuple[float, float] = (0.05, 0.4)
+    """Least and most share of the picture's area that a local crop takes."""
+    local_blur_p: float = 0.5
+    """Probability of the blur in local crops."""
 
     def __post_init__(self) -> None:
         if unknown := [letter for letter in self.views if letter not in LETTERS]:
@@ -57,13 +91,20 @@ class ViewSettings:
                 f"views={self.views!r} has no operation for {', '.join(map(repr, unknown))}: "
                 f"choose letters from {known}."
             )
-        for name in ("flip_p", "jitter_p", "gray_p", "solarize_threshold", "min_overlap"):
+        for name in (
+            "flip_p",
+            "jitter_p",
+            "gray_p",
+            "solarize_threshold",
+            "min_overlap",
+            "local_blur_p",
+        ):
             _within(name, [getattr(self, name)], 1)
         for name in ("blur_p", "solarize_p"):
             _within(name, numbers(name, getattr(self, name), 2), 1)
-        for name in ("crop_scale", "crop_ratio", "blur_sigma"):
+        for name in ("crop_scale", "local_scale", "crop_ratio", "blur_sigma"):
             bounds = numbers(name, getattr(self, name), 2)
-            _rising(name, bounds, most=1 if name == "crop_scale" else math.inf)
+            _rising(name, bounds, most=1 if name.endswith("scale") else math.inf)
         _within("jitter", numbers("jitter", self.jitter, 4)[:3])
         _within("jitter of hue", self.jitter[3:], 0.5)
         if self.blur_kernel != 0 and (self.blur_kernel < 3 or self.blur_kernel % 2 == 0):
@@ -72,6 +113,24 @@ class ViewSettings:
                 f"{self.blur_kernel}."
             )
         self._check_overlap()
+        if not isinstance(self.local_crops, int) or self.local_crops < 0:
+            raise ValueError(f"local_crops must be 0 or more, got {self.local_crops}.")
+        if self.local_crops and "a" not in self.views:
+            raise ValueError(
+                f"views={self.views!r} does not crop, and local_crops are crops: add 'a'."
+            )
+
+    def local(self) -> "ViewSettings":
+        """Return the settings of a local crop: another scale, its own blur, no solarize."""
+        return replace(
+            self,
+            crop_scale=self.local_scale,
+            blur_p=(self.local_blur_p, self.local_blur_p),
+            solarize_p=(0.0, 0.0),
+            min_overlap=0.0,
+            overlap=None,
+            local_crops=0,
+        )
 
     def _check_overlap(self) -> None:
         if self.overlap is None and self.min_overlap == 0:

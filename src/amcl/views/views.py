@@ -1,4 +1,4 @@
-"""The class that makes two random views of each image."""
+"""The class that makes random views of each image."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -16,15 +16,17 @@ _DEFAULTS = ViewSettings()
 
 
 class Views:
-    """Two random views of each image in a batch, made on the device of the images.
+    """Random views of each image in a batch, two by default, made on the device of the images.
 
-    Crop, flip, jitter, grayscale, blur, solarize, in this order, then (x − mean) / std. All chance
-    lies in `draw`: the same generator gives the same views on every device, and a part of the
-    batch gives that part of the views, bit for bit on a CPU. Each operation draws whether it is
-    on or not, so switching one off leaves the chance of the others as it was.
+    Crop, flip, jitter, grayscale, blur, solarize, in this order, then (x − mean) / std. All
+    randomness lies in `draw`: the same generator gives the same views on every device, and a part
+    of the batch gives that part of the views, bit for bit on a CPU. Each operation draws whether
+    it is on or not, so switching one off leaves the randomness of the others as it was.
 
     - `size`: of the views, in pixels;
-    - `mean`, `std`: of the channels, for images in [0, 1]; those of ImageNet unless given.
+    - `mean`, `std`: of the channels, for images in [0, 1]; those of ImageNet unless given;
+    - `count`: number of views of each image. Of settings that differ between the first and the
+      second view, further views have those of the second.
 
     >>> views = Views(size=32)
     >>> parameters = views.draw(8, generator=torch.Generator().manual_seed(0))
@@ -42,8 +44,10 @@ class Views:
         *,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
+        count: int = 2,
     ) -> None:
         self.size, self.settings = whole_number("size", size), settings
+        self.count = whole_number("count", count)
         self.taps = settings.blur_kernel or max(3, size // 10 | 1)
         if "b" in settings.views and self.taps // 2 >= size:
             raise ValueError(
@@ -70,16 +74,19 @@ class Views:
                 "then gives the same views on every device."
             )
         s = self.settings
-        chance = torch.rand(5, 2, n, generator=generator)
-        strength = torch.rand(2, n, 4, generator=generator)
-        order = torch.rand(2, n, 4, generator=generator).argsort(-1)
-        sigma = torch.rand(2, n, generator=generator) * (s.blur_sigma[1] - s.blur_sigma[0])
+        views = self.count
+        uniform = torch.rand(5, views, n, generator=generator)
+        strength = torch.rand(views, n, 4, generator=generator)
+        order = torch.rand(views, n, 4, generator=generator).argsort(-1)
+        sigma = torch.rand(views, n, generator=generator) * (s.blur_sigma[1] - s.blur_sigma[0])
         # Boxes take as many numbers as they need: from a generator of their own.
         seed = int(torch.randint(2**62, (), generator=generator))
         cuts = self._draw_boxes(n, shapes, torch.Generator().manual_seed(seed))
 
         def happens(row: int, letter: str, p: float | tuple[float, float]) -> torch.Tensor:
-            return (chance[row] < torch.as_tensor(p).view(-1, 1)) & (letter in s.views)
+            first, second = p if isinstance(p, tuple) else (p, p)
+            limits = torch.tensor([first, *[second] * (views - 1)]).view(-1, 1)
+            return (uniform[row] < limits) & (letter in s.views)
 
         return ViewParameters(
             boxes=cuts,
@@ -98,7 +105,7 @@ class Views:
         *,
         generator: torch.Generator | None = None,
     ) -> torch.Tensor:
-        """The views (2, N, 3, size, size) of uint8 images (N, 3, H, W), float32, normalized.
+        """The views (count, N, 3, size, size) of uint8 images (N, 3, H, W), float32, normalized.
 
         With `parameters.first()` there is one view, (1, N, 3, size, size). Without parameters they
         are drawn from `generator`, or from torch's global random numbers.
@@ -190,8 +197,10 @@ class Views:
                 f"{tuple(shapes.shape)}: give the shapes of the {n} pictures, or None."
             )
         if "a" not in s.views:
-            return boxes.whole(n).expand(2, -1, -1)
+            return boxes.whole(n).expand(self.count, -1, -1)
         draw = boxes.Draw(shapes, s.crop_scale, s.crop_ratio, generator)
+        if self.count != 2:
+            return torch.stack([draw.boxes() for _ in range(self.count)])
         return draw.pair(s.min_overlap) if s.overlap is None else draw.pair_sharing(s.overlap)
 
     def _factors(self, strength: torch.Tensor, happens: torch.Tensor) -> torch.Tensor:

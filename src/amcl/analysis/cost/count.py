@@ -123,10 +123,10 @@ def _parameters(method: Method) -> dict[str, int]:
 
 def _loss(method: Method, images: int, size: int) -> torch.Tensor:
     """The loss of views without values. Masks have some: how many patches are seen matters."""
-    views = torch.empty(method.num_views, images, 3, size, size, device="meta")
+    views = list(torch.empty(method.num_views, images, 3, size, size, device="meta"))
     drawn = method.draw(images, generator("cost"))
     beside = {} if drawn is None else {"drawn": drawn}
-    loss: torch.Tensor = method(*views, **beside)
+    loss: torch.Tensor = method(views, **beside)
     return loss
 
 

@@ -20,13 +20,10 @@ from amcl.seeds import generator
 from amcl.settings import whole_number
 from amcl.training.config import Config
 from amcl.training.errors import RunError
-from amcl.training.feed import Feed
 from amcl.training.hardware import make_fabric
-from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan
 from amcl.training.start import method_to_train
-from amcl.training.step import Stepper
-from amcl.views import Views
+from amcl.training.trainer import Trainer
 
 STEPS = 10
 WARM_UP = 2  # steps before the clock starts: memory is taken, kernels are chosen
@@ -199,13 +196,8 @@ class _Steps:
         self.device, self.memory = fabric.device, PeakMemory(fabric.device)
         plan = Plan.of(config, data, fabric)
         method = method_to_train(config, size, None)
-        optimizer = make_optimizer(method, config.optimizer, config.run.batch_size)
-        views = Views(size, config.views, mean=data.mean, std=data.std)
-        feed = Feed(method, views, plan, self.device, channels_last=config.hardware.channels_last)
-        trained, optimizer = fabric.setup(method, optimizer)
-        self._take = Stepper(fabric, config, plan, method, trained, optimizer, feed)
+        self._trainer = Trainer(fabric, config, plan, data, method)
         self._batches = stream(data.train, plan.indices(0), workers=0)
-        self._done = 0
 
     @property
     def device_name(self) -> str:
@@ -215,12 +207,11 @@ class _Steps:
     def take(self) -> float:
         """Take a step; returns its seconds."""
         begin = time.perf_counter()
-        self._take(self._done, self._batches, watch=False)
+        self._trainer.train_step(self._batches)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         elif self.device.type == "mps":
             torch.mps.synchronize()
-        self._done += 1
         return time.perf_counter() - begin
 
 

@@ -8,7 +8,7 @@ from amcl.experiments.analyses.training import few_label_part
 from amcl.experiments.cases import BASELINE, KNN, LINEAR, SIDE, Case, Metric, Part, of_pairs, sides
 from amcl.experiments.entries import Entry
 from amcl.experiments.scales import Scale
-from amcl.models.card import METHODS as NAMES
+from amcl.methods import settings_class
 from amcl.recipes import as_published, recipe, with_amcl
 from amcl.sweep.fields import with_values
 from amcl.training import Config
@@ -97,7 +97,7 @@ def _figure_4(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
         if scale.own_data:
             base = with_values(base, {"epochs": 400})
         [part] = ANALYSES["backbones"].parts(base, backbones, LINEAR)
-        title = f"Backbones and epochs: {NAMES[method]}"
+        title = f"Backbones and epochs: {settings_class(method).title}"
         cases = tuple(_for_vits(case) for case in part.cases)
         parts.append(replace(part, name=f"backbones-{method}", title=title, cases=cases))
     return parts
@@ -159,7 +159,7 @@ def _wider(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
     parts = []
     for method in ("simclr", "barlow"):
         [part] = _analysis(scale, "wider", scale.config(sets[0], method), LINEAR)
-        title = f"{part.title}: {NAMES[method]}"
+        title = f"{part.title}: {settings_class(method).title}"
         parts.append(replace(part, name=f"wider-{method}", title=title))
     told = "The paper finds the several heads 1.6 points above the best wider head for SimCLR, 2.5 "
     told += "for Barlow Twins."

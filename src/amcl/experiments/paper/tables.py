@@ -22,7 +22,7 @@ from amcl.experiments.cases import (
 from amcl.experiments.entries import Entry
 from amcl.experiments.paper.numbers import TABLE_3, TABLE_4, TABLE_5, TABLE_6
 from amcl.experiments.scales import Scale
-from amcl.models.card import METHODS as NAMES
+from amcl.methods import settings_class
 from amcl.recipes import recipe, with_amcl
 from amcl.sweep.fields import with_values
 from amcl.training import Config
@@ -62,7 +62,7 @@ def _table_of_losses(scale: Scale, sets: tuple[str, ...], amcl: bool) -> list[Pa
     for method in ALL:
         config = _config(scale, sets[0], method)
         name, *equations = _LOSSES[method]
-        labels = {"method": NAMES[method], "loss": f"{name} (Eq. {equations[amcl]})"}
+        labels = {"method": settings_class(method).title, "loss": f"{name} (Eq. {equations[amcl]})"}
         cases += [
             Case(
                 labels={**labels, "number": metric.name},
@@ -99,7 +99,7 @@ def _methods_and_sets(scale: Scale, sets: tuple[str, ...], metric: Metric) -> Pa
             config = _config(scale, data, method)
             cases += [
                 Case(
-                    labels={"data": data, SIDE: side, "method": NAMES[method]},
+                    labels={"data": data, SIDE: side, "method": settings_class(method).title},
                     config=own,
                     metric=metric,
                 )
@@ -141,7 +141,11 @@ def _table_4(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
             both = {BASELINE: config} if method == "mae" else sides(config)
             cases += [
                 Case(
-                    labels={"backbone": backbone, "method": NAMES[method], SIDE: side},
+                    labels={
+                        "backbone": backbone,
+                        "method": settings_class(method).title,
+                        SIDE: side,
+                    },
                     config=own,
                     metric=FINETUNED,
                 )
@@ -188,7 +192,8 @@ def _table_6(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
         base = _config(scale, sets[0], method)
         [part] = chosen.parts(base, chosen.few if scale.few else (), LINEAR)
         cases += [
-            replace(case, labels={**case.labels, "method": NAMES[method]}) for case in part.cases
+            replace(case, labels={**case.labels, "method": settings_class(method).title})
+            for case in part.cases
         ]
     cases.sort(key=lambda case: len(case.labels["augmentations"]))
     part = Part(

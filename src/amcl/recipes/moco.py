@@ -1,0 +1,43 @@
+"""Recipes of MoCo."""
+
+from dataclasses import replace
+
+from amcl.methods import MoCoSettings
+from amcl.recipes.registry import register_recipes
+from amcl.recipes.sets import resnet
+from amcl.training.config import Config
+from amcl.training.optimizers import OptimizerSettings
+from amcl.views import ViewSettings
+
+_CIFAR = MoCoSettings(tau=0.1, queue=4096, momentum=0.99, symmetric=True)
+METHODS = {
+    "builtin": MoCoSettings(
+        tau=0.1, projector=(256, 64), projector_norm=True, queue=512, momentum=0.9
+    ),
+    "folder": MoCoSettings(tau=0.1, queue=4096, projector_last_norm="plain"),
+    "cifar10": _CIFAR,
+    "cifar100": _CIFAR,
+    "stl10": MoCoSettings(tau=0.07),
+    "tinyimagenet": _CIFAR,
+}
+
+
+@register_recipes("moco")
+def moco(data: str) -> Config:
+    """Return MoCo as published; on ImageNet as the original repository has MoCo v2.
+
+    There it shuffles images among processes instead of sharing their statistics.
+    """
+    config = resnet(data)
+    if data == "imagenet":
+        return replace(
+            config,
+            views=ViewSettings(crop_scale=(0.2, 1.0)),
+            method=MoCoSettings(
+                tau=0.2, queue=65536, momentum=0.999, symmetric=False, projector=(2048, 128)
+            ),
+            optimizer=OptimizerSettings(lr=0.03, weight_decay=1e-4, decay_norm_and_bias=True),
+        )
+    if config.optimizer.optimizer == "sgd":
+        config = replace(config, optimizer=replace(config.optimizer, lr=0.08))
+    return replace(config, method=METHODS[data])
