@@ -20,6 +20,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        _sync_folder(path.parent)
     except OSError as error:  # told with the name that people know
         temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
@@ -55,3 +56,12 @@ def digest(parts: Iterable[bytes | memoryview]) -> str:
     for part in parts:
         found.update(part)
     return found.hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the renaming of a file itself survive a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -135,7 +135,7 @@ def test_similarities_and_temperatures_are_those_of_loops(name, scheme, data, sh
     method.before_step(3.0, 0.3)
     sample = pair_sample(method, data)
     with torch.no_grad():
-        z0, z1 = method.eval().compared(*shown[0])
+        z0, z1 = method.eval().compared(list(shown[0]))
     batch0, batch1 = (items(z, method.loss.temperature.extra_outputs) for z in (z0, z1))
     expected = loops(lambda c, i, j: sim(batch0[i].z[c], batch1[j].z[c]), QUERIES)
     torch.testing.assert_close(sample.s, expected, rtol=1e-4, atol=1e-5)

@@ -94,7 +94,7 @@ def mae(tmp_path):
 def test_init_brings_network_and_images(mae, source):
     before = Config.from_file(mae / "config.toml")
     settings = parse(["--method", "lgp", "--init", str(mae / source)]).settings
-    usual = recipes.recipe("cifar100-lgp")
+    usual = recipes.recipe("cifar100-lgp-amcl")
     assert settings.run.init == str(mae / source)
     assert settings.data == before.data
     assert replace(settings.backbone, pool="mean") == before.backbone
@@ -173,7 +173,7 @@ def test_a_file_is_a_start_too(tmp_path):
         (["pretrain", "--method", "moco", "--queue", "9"], "more than the queue of 9 holds"),
         (["pretrain", "--queue", "3"], "--queue belongs to moco"),
         (["pretrain", "--lr", "fast"], "fast"),
-        (["pretrain", "--method", "mae", "--heads", "3"], "--heads belongs to simclr, moco"),
+        (["pretrain", "--method", "mae", "--heads", "3"], "--heads belongs to barlow, can"),
         (["pretrain", "--method", "mae", "--temperature", "adaptive"], "--temperature belongs to"),
         (["pretrain", "--method", "can", "--mask-ration", "0.5"], "did you mean --mask-ratio"),
         (["pretrain", "--method", "can", "--mask-ratio", "1"], "must lie between 0 and 1, got 1"),
@@ -182,7 +182,7 @@ def test_a_file_is_a_start_too(tmp_path):
         (["pretrain", "--method", "lgp", "--thirds", "1", "1"], "Expected 3 values"),
         (["pretrain", "--method", "lgp", "--init", "nowhere"], "nowhere"),
         (["pretrain", "--recipe", "imagenet-mae-amcl"], "no AMCL form"),
-        (["demo", "--method", "mae"], "can, mocov3, lgp"),
+        (["demo", "--method", "mae"], "--method mae has no heads"),
         (["pretrian"], "did you mean 'pretrain'?"),
         (["recipes", "show", "cifar10-simlcr"], "did you mean cifar10-simclr"),
         (["recipes", "shwo"], "usage: amcl recipes"),

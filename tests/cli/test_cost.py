@@ -59,8 +59,8 @@ def test_a_method_as_published_beside_its_amcl_form(capsys, tmp_path):
     [
         ([], [1, 3], "+ AMCL"),
         (["--heads", "2", "--temperature", "adaptive"], [1, 2], "+ AMCL"),
-        (["--heads", "4"], [1, 4], "4 heads, constant"),
-        (["--temperature", "learnable"], [1, 1], "1 head, learnable"),
+        (["--plain", "--heads", "4"], [1, 4], "4 heads, constant temperature"),
+        (["--plain", "--temperature", "learnable"], [1, 1], "1 head, learnable temperature"),
     ],
 )
 def test_what_is_compared_with_what(args, heads, name):
@@ -135,7 +135,7 @@ def test_measured_steps_are_shown_and_written(capsys, tmp_path, monkeypatch):
         (["runs/first", "--recipe", "builtin-moco"], "both say where to start"),
         (["--recipe", "folder-simclr"], "name the folder of images"),
         (["--steps", "0"], "steps must be a whole number"),
-        (["--method", "mae", "--heads", "3"], "--heads belongs to simclr, moco"),
+        (["--method", "mae", "--heads", "3"], "--heads belongs to barlow, can"),
         (["--method", "can", "--backbone", "resnet18"], "vit_tiny_patch16_224"),
         (["--image-size", "0"], "--image-size must be a whole number"),
     ],

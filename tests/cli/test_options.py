@@ -24,15 +24,18 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
     ("args", "message"),
     [
         (
-            "--beta 7",
+            "--plain --beta 7",
             "--beta 7 belongs to adaptive temperatures (--temperature adaptive, with --heads 3): "
             "this run has --temperature constant.",
         ),
-        ("--tau-lower 0.05", "--tau-lower 0.05 belongs to adaptive and scheduled temperatures"),
-        ("--tau-lower 0.05 --tau-upper 1", "--tau-lower 0.05 and --tau-upper 1 belong to"),
+        (
+            "--plain --tau-lower 0.05",
+            "--tau-lower 0.05 belongs to adaptive and scheduled temperatures",
+        ),
+        ("--plain --tau-lower 0.05 --tau-upper 1", "--tau-lower 0.05 and --tau-upper 1 belong to"),
         ("--prior-tau 0.3 --temperature learnable", "this run has --temperature learnable"),
-        ("--phi-depth 2", "--phi-depth 2 belongs to adaptive"),
-        ("--no-phi-gradient", "--no-phi-gradient belongs to adaptive"),
+        ("--plain --phi-depth 2", "--phi-depth 2 belongs to adaptive"),
+        ("--plain --no-phi-gradient", "--no-phi-gradient belongs to adaptive"),
         ("--tau-period 9", "belongs to scheduled temperatures (--temperature scheduled)"),
         ("--temperature scheduled --tau 0.3", "--tau 0.3 belongs to temperatures that are not"),
         (
@@ -43,14 +46,22 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
             "--heads 3 --temperature adaptive --phi-output plain --phi-scale 3",
             "--phi-scale 3 belongs to a centered φ (--phi-output centered)",
         ),
-        ("--head-reduction sum", "belongs to several heads (--heads 3): this run has --heads 1."),
+        (
+            "--plain --head-reduction sum",
+            "belongs to several heads (--heads 3): this run has --heads 1.",
+        ),
+        ("--plain --resume x", "--plain"),
+        ("--plain --method mae", "--plain leaves out several heads"),
         ("--top-k 5", "--form softmax takes no --top-k"),
         ("--views ae --blur-p 1 1", "--blur-p 1 1 belongs to blurs (the letter b in --views)"),
         ("--optimizer adamw --sgd-momentum 0.5", "belongs to SGD and LARS (--optimizer sgd)"),
-        ("--method barlow --omega-reduction sum", "--omega-reduction sum belongs to adaptive"),
-        ("--method simsiam --no-shared-projector", "belongs to several heads"),
-        ("--mask-ratio 0.3", "--mask-ratio belongs to mae, can and lgp: this run has --method sim"),
-        ("--method mae --heads 3", "belongs to simclr, moco, simsiam, barlow, can, mocov3 and lgp"),
+        (
+            "--method barlow --plain --omega-reduction sum",
+            "--omega-reduction sum belongs to adaptive",
+        ),
+        ("--method simsiam --plain --no-shared-projector", "belongs to several heads"),
+        ("--mask-ratio 0.3", "--mask-ratio belongs to can, lgp and mae: this run has --method sim"),
+        ("--method mae --heads 3", "belongs to barlow, can, lgp, moco, mocov3, simclr and simsiam"),
         ("--queue 9", "--queue belongs to moco: this run has --method simclr."),
         ("--no-symmetric", "--no-symmetric belongs to moco"),
         ("--eta 0.1", "set with --tau-lower, which is η, and --tau-upper, which is η + ι"),
@@ -58,7 +69,7 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
         ("--epochz 3", "there is no option --epochz: did you mean --epochs"),
         ("--xyzzy", "there is no option --xyzzy: --help lists them."),
         ("--temperature adaptve", "no choice 'adaptve': did you mean adaptive? Choose from"),
-        ("--method dino", "--method has no choice 'dino': Choose from simclr, moco"),
+        ("--method dino", "--method has no choice 'dino': Choose from barlow, can"),
         ("--temperature=adaptve", "did you mean adaptive?"),
         ("--epochs 1.5", "--epochs takes a whole number, got '1.5'."),
         ("--lr fast", "--lr takes a number, got 'fast'."),
@@ -120,14 +131,16 @@ def test_grids_and_searches_that_vary_a_temperature_take_what_belongs_to_some_of
     _, points = sweep.parse(["--grid", "temperature=constant,adaptive", "--beta", "0.3", *out])
     assert [point.config.method.beta for point in points] == [0.3, 0.3]
     with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):
-        sweep.parse(["--grid", "tau=0.1,0.2", "--beta", "0.3", *out])
+        sweep.parse(["--plain", "--grid", "tau=0.1,0.2", "--beta", "0.3", *out])
+    _, points = sweep.parse(["--grid", "tau=0.1,0.2", "--beta", "0.3", *out])
+    assert [point.config.method.heads for point in points] == [3, 3]
     both = "recipe=builtin-simclr,builtin-simclr-amcl"
     _, points = sweep.parse(["--grid", both, "--beta", "0.3", *out])
     assert [point.config.method.beta for point in points] == [0.3, 0.3]
     space = ["--space", "temperature=constant,adaptive", "lr=1e-3:1:log"]
     assert search.parse([*space, "--beta", "0.3", *out]).settings.method.beta == 0.3
     with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):
-        search.parse(["--space", "lr=1e-3:1:log", "--beta", "0.3", *out])
+        search.parse(["--plain", "--space", "lr=1e-3:1:log", "--beta", "0.3", *out])
     assert cost.parse(["--beta", "0.3"]).settings.method.beta == 0.3  # it compares with AMCL
     assert analyze.parse(["heads", "--beta", "0.3", *out]).settings.method.beta == 0.3
 
@@ -199,7 +212,7 @@ def test_help_is_readable(capsys):
     assert "settings." not in shown
     assert "{None}" not in shown
     first = re.findall(r"^amcl pretrain .*", shown, re.M)[0]
-    assert "--heads 3 --temperature adaptive" in first
+    assert "--data FOLDER" in first
     assert "--data FOLDER --help" in shown
     assert "method as published" in " ".join(shown.split())
     with pytest.raises(SystemExit):

@@ -1,6 +1,5 @@
 """A method from outside the package: one file, an entry point, and everything works for it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from amcl.methods import (
     register_method,
     settings_class,
 )
+from amcl.training import read_metrics
 
 TOY = '''
 """A toy: features of all crops are pulled to those of the first view, and have unit variance."""
@@ -85,7 +85,7 @@ def test_a_method_of_another_package_trains_from_the_command_line(installed, tmp
     config = (tmp_path / "run/config.toml").read_text(encoding="utf-8")
     assert 'name = "pull"' in config
     assert "strength = 0.5" in config
-    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open(encoding="utf-8")]
+    rows = read_metrics(tmp_path / "run")
     epoch = next(row for row in rows if row["kind"] == "epoch")
     assert epoch["term/crops"] == 4.0
     assert epoch["term/pull"] > 0

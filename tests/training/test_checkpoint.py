@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from amcl import files
 from amcl.training import RunError, checkpoint
 from amcl.training.checkpoint import (
     keep_checkpoint,
@@ -58,9 +59,10 @@ def test_a_failed_save_leaves_the_checkpoint_before_it(tmp_path, monkeypatch, er
 
 
 def test_a_failed_first_save_says_that_there_is_none(tmp_path):
-    path = tmp_path / "missing" / "last.pt"
+    blocked = tmp_path / "missing"
+    blocked.write_text("a file, where a folder is needed")
     with pytest.raises(RunError, match="there is none yet"):
-        save_checkpoint(path, STATE)
+        save_checkpoint(blocked / "last.pt", STATE)
 
 
 def test_the_new_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch):
@@ -71,7 +73,7 @@ def test_the_new_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypa
         synced.append(path.exists())
         sync(descriptor)
 
-    monkeypatch.setattr(checkpoint.os, "fsync", recording)
+    monkeypatch.setattr(files.os, "fsync", recording)
     save_checkpoint(path, STATE)
     assert synced == [False, True]  # the file, then the folder
 
@@ -146,10 +148,10 @@ def test_a_full_disk_while_keeping_a_checkpoint(tmp_path, monkeypatch):
     save_checkpoint(path, STATE)
 
     def fail_halfway(source, target):
-        target.write_bytes(b"half")
+        target.write(b"half")
         raise OSError(28, "No space left")
 
-    monkeypatch.setattr(checkpoint.shutil, "copyfile", fail_halfway)
+    monkeypatch.setattr(checkpoint.shutil, "copyfileobj", fail_halfway)
     with pytest.raises(RunError, match=r"could not write"):
         keep_checkpoint(path, "epoch-0003.pt")
     assert os.listdir(tmp_path) == ["last.pt"]

@@ -75,6 +75,7 @@ CHOICES = {
     "blur_kernel": 5,
     "batch_size": 512,
     "fit": ("batch_size",),
+    "local_size": 48,
     "local_crops": 0,  # no method here takes them
     "accumulate": 4,
     "init": "runs/mae",

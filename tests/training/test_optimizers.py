@@ -22,7 +22,6 @@ from amcl.training.optimizers import (
     OptimizerSettings,
     make_optimizer,
     parameter_groups,
-    rate_factor,
     set_rate,
 )
 
@@ -173,19 +172,19 @@ def test_rate_scales_with_the_batch(scaling, rate):
 def test_warm_up_then_cosine(final):
     settings = OptimizerSettings(warmup_epochs=10, final_lr=final)
     for epoch in (0.0, 2.5, 9.99):
-        assert rate_factor(settings, epoch, 100) == pytest.approx(epoch / 10)
+        assert settings.factor(epoch, 100) == pytest.approx(epoch / 10)
     for epoch in (10.0, 30.0, 55.0, 77.7, 100.0):
         cosine = 0.5 * (1 + math.cos(math.pi * (epoch - 10) / 90))
-        assert rate_factor(settings, epoch, 100) == pytest.approx(final + (1 - final) * cosine)
-    assert rate_factor(settings, 101, 100) == pytest.approx(final)
+        assert settings.factor(epoch, 100) == pytest.approx(final + (1 - final) * cosine)
+    assert settings.factor(101, 100) == pytest.approx(final)
 
 
 def test_constant_schedule_and_a_warm_up_that_fills_the_run():
     constant = OptimizerSettings(warmup_epochs=4, schedule="constant")
-    assert [rate_factor(constant, e, 10) for e in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
+    assert [constant.factor(e, 10) for e in (0, 1, 4, 9)] == [0.0, 0.25, 1.0, 1.0]
     long = OptimizerSettings(warmup_epochs=40)
-    assert [rate_factor(long, e, 10) for e in (0, 5, 10)] == [0.0, 0.5, 1.0]
-    assert rate_factor(OptimizerSettings(), 0, 10) == 1.0
+    assert [long.factor(e, 10) for e in (0, 5, 10)] == [0.0, 0.5, 1.0]
+    assert OptimizerSettings().factor(0, 10) == 1.0
 
 
 def test_rate_is_set_for_each_group():

@@ -34,17 +34,25 @@ from amcl.training import (
     pretrain,
     read_metrics,
 )
+from amcl.training import watch as watching
 from amcl.training.checkpoint import load_checkpoint, save_tensors
 from amcl.training.display import Display
-from amcl.training.feed import Feed
+from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
+from amcl.training.trainer import Trainer
 from amcl.training.watch import Watch
-from amcl.views import Views
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
 MASKED = ("mae", "can")
 loop = sys.modules["amcl.training.pretrain"]
 pytestmark = pytest.mark.usefixtures("few_images")
+
+
+def trainer_of(config, data, plan):
+    """A trainer on this process, as though it were one of several."""
+    method = make_method(config.method, Backbone(config.backbone, data.image_size))
+    config = replace(config, hardware=replace(config.hardware, channels_last=False))
+    return Trainer(make_fabric(config.hardware), config, plan, data, method)
 
 
 def small(method: str = "simclr", amcl: bool = True, **run: object) -> Config:
@@ -117,7 +125,7 @@ def test_resume_after_kill(tmp_path):
     )
     assert process.returncode == -signal.SIGKILL, process.stderr
     # What a kill in the middle of writing leaves: a part of a checkpoint, a part of a line.
-    (killed / "checkpoints/last.pt.writing").write_bytes(b"half")
+    (killed / "checkpoints/.last.pt.123.writing").write_bytes(b"half")
     with (killed / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "st')
     assert load_checkpoint(killed / "checkpoints/last.pt")["step"] == 5
@@ -188,8 +196,6 @@ def test_an_image_is_fed_alike_whatever_the_parts_and_processes(tmp_path, method
     """Views, masks, σ and noise of an image depend on neither."""
     config = tiny_vit(method, picture_folder(tmp_path / "pictures", count=8))
     data = load_dataset(config.data.data, image_size=16, workers=0, validation=0)
-    made = make_method(config.method, Backbone(config.backbone, 16))
-    views = Views(16, config.views, mean=data.mean, std=data.std)
     pixels = data.train[torch.arange(8)]
     shapes = torch.arange(16).view(8, 2) + 10.0
 
@@ -198,9 +204,10 @@ def test_an_image_is_fed_alike_whatever_the_parts_and_processes(tmp_path, method
         for part in range(accumulate):
             for rank in range(world_size):
                 plan = Plan(8, 8, accumulate, 1, 0, rank, world_size, 1)
-                feed = Feed(made, views, plan, torch.device("cpu"), channels_last=False)
+                trainer = trainer_of(config, data, plan)
+                trainer.step = 3
                 rows = slice(*plan.rows(part))
-                seen, beside = feed(Batch(pixels[rows], shapes[rows]), 3, part)
+                seen, beside = trainer.inputs(Batch(pixels[rows], shapes[rows]), part)
                 found.append([torch.stack(seen), *beside["drawn"]])
         return [torch.cat(values, dim=1) for values in zip(*found, strict=True)]
 
@@ -216,11 +223,15 @@ def test_an_image_is_fed_alike_whatever_the_parts_and_processes(tmp_path, method
 
 def test_steps_draw_anew(tmp_path):
     config = tiny_vit("can", picture_folder(tmp_path / "pictures", count=8))
-    made = make_method(config.method, Backbone(config.backbone, 16))
-    views, plan = Views(16, config.views), Plan(8, 8, 1, 1, 0, 0, 1, 1)
-    feed = Feed(made, views, plan, torch.device("cpu"), channels_last=False)
+    data = load_dataset(config.data.data, image_size=16, workers=0, validation=0)
+    trainer = trainer_of(config, data, Plan(8, 8, 1, 1, 0, 0, 1, 1))
     batch = Batch(torch.zeros(8, 3, 16, 16, dtype=torch.uint8), None)
-    first, again, later = (feed(batch, step, 0)[1]["drawn"] for step in (3, 3, 4))
+
+    def drawn(step: int):
+        trainer.step = step
+        return trainer.inputs(batch)[1]["drawn"]
+
+    first, again, later = (drawn(step) for step in (3, 3, 4))
     for a, b, c in zip(first, again, later, strict=True):
         assert torch.equal(a, b)
         assert not torch.equal(a, c)
@@ -524,7 +535,7 @@ def test_advice_on_temperatures_is_for_adaptive_ones(any_method):
 @pytest.mark.parametrize(("warmup", "told"), [(0.0, [2, 3, 4, 5]), (3.0, [3, 4, 5])])
 def test_nothing_is_told_while_the_run_is_young(tmp_path, caplog, monkeypatch, warmup, told):
     """Neither in the first tenth of the steps nor in the warm-up."""
-    monkeypatch.setattr(loop, "_EARLY", 0.3)
+    monkeypatch.setattr(watching, "_EARLY", 0.3)
     monkeypatch.setattr(Watch, "probe", lambda *args: {"spread": 0.01})
     config = small(amcl=False, epochs=5, batch_size=160)
     config = replace(config, optimizer=replace(config.optimizer, warmup_epochs=warmup))

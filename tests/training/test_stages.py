@@ -98,11 +98,11 @@ def test_both_encoders_and_the_anchor_take_them_and_heads_are_fresh(mae, picture
     assert_equal(begun.keys.module[1].state_dict(), fresh.heads.state_dict())
     assert_equal(begun.predictors.state_dict(), fresh.predictors.state_dict())
     views = torch.randn(2, 4, 3, 16, 16)
-    begun(*views, watch=True)
+    begun(list(views), watch=True)
     assert begun.terms["distance"] == 0
     with torch.no_grad():
         begun.backbone.network.blocks[0].attn.qkv.bias += 0.5
-    begun(*views, watch=True)
+    begun(list(views), watch=True)
     assert begun.terms["distance"] == pytest.approx(0.5 * 3 * 64, rel=1e-4)
 
 

@@ -39,7 +39,7 @@ DESCRIPTION = """Parameters and FLOPs in training and at inference, with and wit
 
 amcl cost --recipe imagenet-simclr
 
-amcl cost --data builtin --method moco --heads 3 --temperature adaptive
+amcl cost --data builtin --method moco
 
 amcl cost runs/first --batch-size 512
 

@@ -119,7 +119,7 @@ def _options_of(kind: type, default: Any, prefix: str = "", flat: bool = False) 
             continue
         words = f"{prefix}{name}".replace("_", "-")
         yield Option(f"--{words}", field.name, kind, hint)
-        if hint is bool:
+        if hint is bool and tyro.conf.FlagCreatePairsOff not in marks:
             *outer, last = words.split(".")
             yield Option("--" + ".".join([*outer, f"no-{last}"]), field.name, kind, hint)
 

@@ -21,9 +21,11 @@ logger = logging.getLogger("amcl")
 
 DESCRIPTION = """Train a backbone on images, labeled or not.
 
-amcl pretrain --data FOLDER --heads 3 --temperature adaptive --out runs/first
+amcl pretrain --data FOLDER --out runs/first
 
-amcl pretrain --data cifar10 --method moco --heads 3 --temperature adaptive
+amcl pretrain --data cifar10 --method moco
+
+amcl pretrain --data cifar10 --method moco --plain
 
 amcl pretrain --recipe cifar10-simclr-amcl --epochs 200
 
@@ -33,11 +35,11 @@ amcl pretrain --resume runs/first
 
 amcl pretrain --resume runs/first --epochs 400
 
-AMCL is --heads 3 --temperature adaptive; --heads 1 --temperature constant, the default, is the
-method as published. Where no recipe or file is named, settings start from the recipe of the data
-set and method, and the defaults below are those: `amcl pretrain --data FOLDER --help` shows the
-defaults for a folder, `--method METHOD --help` the options of a method. With --init, network and
-images are by default those of that run."""
+A method is trained with three heads and adaptive temperatures (AMCL); with --plain as published,
+with one head and a constant temperature. Where no recipe or file is named, settings start from the
+recipe of the data set and method, and the defaults below are those:
+`amcl pretrain --data FOLDER --help` shows the defaults for a folder, `--method METHOD --help` the
+options of a method. With --init, network and images are by default those of that run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ amcl search --recipe builtin-simclr-amcl --epochs 10 --probe-every 2 --jobs 2 --
 
 amcl search --recipe builtin-simclr --space tau=0.05:0.5:log lr=1e-3:1e-1:log --out studies/tau
 
-amcl search --space paper prior_tau=0.05:0.5:log --heads 3 --temperature adaptive --out studies/mine
+amcl search --space paper prior_tau=0.05:0.5:log --out studies/mine
 
 amcl search --out studies/first --trials 50
 

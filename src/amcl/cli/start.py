@@ -33,6 +33,10 @@ class Start:
     method: str = "simclr"
     """The method: barlow, can, lgp, mae, moco, mocov3, simclr or simsiam, or one of an installed
     package."""
+    plain: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """The method as published, with one head and a constant temperature. Without this option a
+    method has several heads and adaptive temperatures (AMCL), unless a recipe, a file or a run
+    says otherwise."""
     settings: Settings = field(default_factory=Config)
 
 
@@ -46,8 +50,11 @@ def base_config(args: Sequence[str], known: Config | None = None) -> Config:
     if len(chosen) > 1:
         both = " and ".join(f"--{name}" for name in chosen)
         raise ValueError(f"{both} both say where to start: give one of them.")
+    if start.plain and (start.resume or known is not None):
+        source = f"--resume {start.resume}" if start.resume else f"--out {start.out}"
+        raise ValueError(f"--plain would change the settings of {source}: leave it out.")
     goes_on = bool(start.resume) or (known is not None and not chosen)
-    base = known if known is not None and not chosen else _chosen(start)
+    base = known if known is not None and not chosen else _plain(_chosen(start), start)
     if (chosen or known) and start.method not in (None, base.method.name):
         given = f"--{chosen[0]}" if chosen else f"--out {start.out}"
         raise ValueError(
@@ -67,7 +74,7 @@ def length_notes(args: Sequence[str]) -> list[str]:
     start = peek(args)
     if start.resume or not (start.epochs or start.mae_epochs):
         return []
-    before = _chosen(start)
+    before = _plain(_chosen(start), start)
     after = _for_length(before, start)
     notes, old, new = [], before.optimizer.warmup_epochs, after.optimizer.warmup_epochs
     if new != old and start.warmup_epochs is None:
@@ -87,8 +94,22 @@ def _chosen(start: argparse.Namespace) -> Config:
     if start.recipe:
         return recipes.recipe(start.recipe)
     if start.init:
-        return _after(Path(start.init).expanduser(), start.data, start.method or "simclr")
-    return recipes.default(start.data or "builtin", start.method or "simclr")
+        config = _after(Path(start.init).expanduser(), start.data, start.method or "simclr")
+    else:
+        config = recipes.default(start.data or "builtin", start.method or "simclr")
+    return recipes.with_amcl(config) if config.method.has_heads else config
+
+
+def _plain(config: Config, start: argparse.Namespace) -> Config:
+    """Return the method as published, if --plain asks for it."""
+    if not start.plain:
+        return config
+    if not config.method.has_heads:
+        raise ValueError(
+            f"--plain leaves out several heads and adaptive temperatures, which "
+            f"{config.method.name} does not have: leave it out."
+        )
+    return recipes.as_published(config)
 
 
 def _for_length(base: Config, start: argparse.Namespace) -> Config:
@@ -175,6 +196,7 @@ def peek(args: Sequence[str]) -> argparse.Namespace:
     for name in ("epochs", "mae-epochs", "warmup-epochs", "batch-size", "queue"):
         parser.add_argument(f"--{name}", f"--{name.replace('-', '_')}", nargs="?")
     parser.add_argument("--method", nargs="?")
+    parser.add_argument("--plain", action="store_true")
     parser.add_argument("--grid", nargs="*")
     found, _ = parser.parse_known_args(args)
     if found.method is not None:

@@ -1,16 +1,18 @@
 """Checkpoints that are whole or not there, and that run no code when they are read."""
 
-import os
 import re
 import shutil
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
 from torch.serialization import safe_globals
 
+from amcl.files import whole_file
 from amcl.training.errors import RunError
 
 FORMAT = 1
@@ -18,18 +20,20 @@ FORMAT = 1
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write a checkpoint so that `path` always holds a whole one: the old or the new."""
-    temporary = path.with_name(f"{path.name}.writing")
+    kept = "the checkpoint before it is untouched" if path.exists() else "there is none yet"
+    with _writing(path, kept) as file:
+        torch.save({"format": FORMAT, **state}, file)
+
+
+@contextmanager
+def _writing(path: Path, kept: str = "") -> Iterator[IO[bytes]]:
+    """Write a file, whole or not at all; an error says what is left."""
     try:
-        with temporary.open("wb") as file:
-            torch.save({"format": FORMAT, **state}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        _sync_folder(path.parent)
+        with whole_file(path) as file:
+            yield file
     except (OSError, RuntimeError) as error:  # torch wraps a full disk in a RuntimeError
-        temporary.unlink(missing_ok=True)
-        kept = "the checkpoint before it is untouched" if path.exists() else "there is none yet"
-        raise RunError(f"could not write {path} ({error}); {kept}. Is the disk full?") from error
+        kept = f"; {kept}" if kept else ""
+        raise RunError(f"could not write {path} ({error}){kept}. Is the disk full?") from error
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -61,32 +65,12 @@ def read_safely(path: Path) -> Any:
 
 def keep_checkpoint(path: Path, name: str) -> None:
     """Keep a checkpoint under another name, for good."""
-    kept = path.with_name(name)
-    temporary = kept.with_name(f"{name}.writing")
-    try:
-        shutil.copyfile(path, temporary)
-        temporary.replace(kept)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"could not write {kept} ({error}). Is the disk full?") from error
+    with _writing(path.with_name(name)) as file, path.open("rb") as source:
+        shutil.copyfileobj(source, file)
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
     """Write tensors for other tools (safetensors), whole or not at all."""
-    temporary = path.with_name(f"{path.name}.writing")
     plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
-    try:
-        temporary.write_bytes(safetensors_bytes(plain, metadata))
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RunError(f"could not write {path} ({error}). Is the disk full?") from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the renaming itself survive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with _writing(path) as file:
+        file.write(safetensors_bytes(plain, metadata))

@@ -4,7 +4,6 @@ import logging
 
 from amcl.methods import Method
 from amcl.training.config import Config
-from amcl.training.optimizers import rate_factor
 from amcl.training.plan import Plan, counted
 from amcl.training.run_folder import RunFolder
 
@@ -38,7 +37,7 @@ def tell_start(config: Config, method: Method, plan: Plan, done: int) -> None:
 def tell_new_length(config: Config, plan: Plan, done: int, before: int) -> None:
     """Say that a resumed run has another length than it began with."""
     peak = config.optimizer.peak_rate(config.run.batch_size)
-    rate = peak * rate_factor(config.optimizer, done / plan.per_epoch, plan.epochs)
+    rate = peak * config.optimizer.factor(done / plan.per_epoch, plan.epochs)
     logger.info(
         f"the run has {counted(plan.epochs, 'epoch')} now instead of {before}: from step {done} on "
         f"its schedules are those of {counted(plan.epochs, 'epoch')}, and the learning rate "

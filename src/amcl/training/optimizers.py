@@ -10,6 +10,7 @@ from torch import nn
 
 from amcl.methods import Method
 from amcl.modules import ProjectionHeads
+from amcl.schedule import lr_factor
 from amcl.settings import Rule, choose, finite_number, positive_number
 
 
@@ -81,21 +82,14 @@ class OptimizerSettings:
         for name in ("weight_decay", "warmup_epochs", "final_lr", "clip", "bias_lr_scale"):
             finite_number(name, getattr(self, name), "0 switches it off")
 
+    def factor(self, epoch: float, epochs: float) -> float:
+        """Return the learning rate after `epoch` of `epochs`, as a share of its peak."""
+        return lr_factor(epoch, epochs, self.warmup_epochs, self.schedule, self.final_lr)
+
     def peak_rate(self, batch_size: int) -> float:
         """The learning rate at the end of the warm-up."""
         scale = {"none": 1.0, "linear": batch_size / 256, "sqrt": math.sqrt(batch_size / 256)}
         return self.lr * scale[self.lr_scaling]
-
-
-def rate_factor(settings: OptimizerSettings, epoch: float, epochs: float) -> float:
-    """The learning rate after `epoch` of `epochs`, as a share of its peak."""
-    warmup = min(settings.warmup_epochs, epochs)
-    if epoch < warmup:
-        return epoch / warmup
-    if settings.schedule == "constant" or epochs == warmup:
-        return 1.0
-    progress = min((epoch - warmup) / (epochs - warmup), 1.0)
-    return settings.final_lr + (1 - settings.final_lr) * 0.5 * (1 + math.cos(math.pi * progress))
 
 
 def make_optimizer(

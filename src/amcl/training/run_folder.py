@@ -196,9 +196,7 @@ class RunFolder:
             if row["step"] > step:
                 break
             kept.append(line + "\n")
-        temporary = self.metrics.with_suffix(".writing")
-        temporary.write_text("".join(kept), encoding="utf-8")
-        temporary.replace(self.metrics)
+        write_text(self.metrics, "".join(kept))
 
 
 def read_metrics(run: str | Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from amcl.methods import Drawn, Method
 from amcl.seeds import generator, seed_of
 from amcl.training.config import Config
 from amcl.training.errors import NonFiniteError
-from amcl.training.optimizers import make_optimizer, rate_factor, set_rate
+from amcl.training.optimizers import make_optimizer, set_rate
 from amcl.training.plan import Plan
 from amcl.views import ViewGroups
 
@@ -68,7 +68,7 @@ class Trainer:
         parts = [next(batches) for _ in range(plan.accumulate)]
         epoch = self.step / plan.per_epoch
         torch.manual_seed(seed_of(config.run.seed, "step", self.step, fabric.global_rank))
-        factor = rate_factor(config.optimizer, epoch, config.run.epochs)
+        factor = config.optimizer.factor(epoch, config.run.epochs)
         lr = set_rate(self.optimizer, self._peak_lr, factor)
         self.method.before_step(epoch, self.step / plan.total)
         loss = torch.zeros((), device=fabric.device)

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from amcl.schedule import lr_factor
 from amcl.seeds import generator
 from amcl.settings import choose, finite_number, positive_number, whole_number
 from amcl.views import ViewSettings
@@ -137,6 +138,5 @@ class Plan:
 
     def factor(self, step: int) -> float:
         """The learning rate of a step, as a share of its peak."""
-        if step < self.warmup:
-            return (step + 1) / self.warmup
-        return 0.5 * (1 + math.cos(math.pi * (step - self.warmup) / (self.total - self.warmup)))
+        # A step ahead within the warm-up: few steps are left of short runs, and none at a rate of 0.
+        return lr_factor(step + (step < self.warmup), self.total, self.warmup)
