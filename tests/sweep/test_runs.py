@@ -365,6 +365,7 @@ def test_without_its_study_the_runs_are_not_trained_again(tmp_path, tiny):
     points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
     found = sweep(points, out, tell=quiet)
     (out / "study.db").unlink()
+    (out / "sweep.json").write_text('{"protocols": [], "split": "validation"}')
     assert SweepFolder(out).read_points() == []
     assert sweep(points, out, tell=quiet) == found
     assert starts(SweepFolder(out)) == {"seed=0": 1}

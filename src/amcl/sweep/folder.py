@@ -13,7 +13,7 @@ from amcl.results import Record
 from amcl.settings import choose
 from amcl.sweep.engine import Trials
 from amcl.sweep.fields import differing
-from amcl.sweep.grid import Point, unsaid
+from amcl.sweep.grid import Point, unnamed_differences
 from amcl.sweep.judge import SPLITS, Split
 from amcl.sweep.storage import FILE, check_storage, open_study, storage_url, without_password
 from amcl.training import Config, RunError
@@ -144,7 +144,7 @@ class SweepFolder:
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
     def _check_fit(self, stored: dict[str, Point], points: Sequence[Point]) -> None:
-        """Raise an error if a run started with other settings, or differs from others unsaid."""
+        """Raise an error if a run started with other settings, or differs from others."""
         trials = Trials(self.study) if stored else None
         started = [
             point
@@ -160,7 +160,7 @@ class SweepFolder:
                 if other.name == point.name:
                     changed, whose = differing(other.config, point.config), "it"
                 else:
-                    changed, whose = unsaid(other, point), other.name
+                    changed, whose = unnamed_differences(other, point), other.name
                 if changed:
                     raise RunError(
                         f"{self.path} holds runs of other settings: {point.name} would differ in "
@@ -176,7 +176,9 @@ class SweepFolder:
             for protocol in listed["protocols"]:
                 choose("protocol", protocol, PROTOCOLS)
             choose("split", listed["split"], SPLITS)
-            listed |= {key: str(listed[key]) for key in ("storage", "study")}
-        except (ValueError, KeyError, TypeError) as error:
+            # Without a study, the folders of its runs are still taken up by the same grid.
+            listed.setdefault("storage", "")
+            listed.setdefault("study", self.path.resolve().name)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{self.listing} is damaged: {error!r}.") from None
         return dict(listed)
