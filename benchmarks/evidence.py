@@ -100,12 +100,11 @@ def keep(study: Study, sweep: Path) -> int:
     runs = []
     if not folder.exists():
         sys.exit(f"there is no sweep in {sweep}: run it first, or go where it was run.")
-    for point in folder.read_points():
-        finding = folder.finding(point)
-        if finding is not None and finding.ending not in BAD:
-            metrics = {name: round(value, 5) for name, value in finding.metrics.items()}
-            told = {"values": finding.values, "ending": finding.ending, "metrics": metrics}
-            runs.append(told | course(folder.run(point.name)))
+    for record in folder.records():
+        if record.status not in BAD:
+            metrics = {name: round(value, 5) for name, value in record.metrics.items()}
+            told = {"values": record.values, "ending": record.status, "metrics": metrics}
+            runs.append(told | course(folder.run(record.name)))
     text = json.dumps({"command": study.command, "runs": runs}, indent=1, ensure_ascii=False)
     study.kept.write_text(text + "\n", encoding="utf-8")
     return len(runs)

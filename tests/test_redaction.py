@@ -10,7 +10,7 @@ from sqlalchemy.pool import NullPool
 
 from amcl.cli import main
 from amcl.redaction import redact, redact_command
-from amcl.search import conduct
+from amcl.search import study
 
 SECRET = "Hunter2/§"
 
@@ -62,7 +62,7 @@ def test_the_password_of_a_storage_is_in_no_file_and_on_no_page(
 ):
     monkeypatch.setattr(StandIn, "file", str(tmp_path / "elsewhere.db"))
     registry.register("standin", __name__, "StandIn")
-    monkeypatch.setattr(conduct, "save_plots", lambda *args: [])
+    monkeypatch.setattr(study, "save_plots", lambda *args: ([], {}))
     out = tmp_path / "s"
     args = ["search", "--recipe", "builtin-simclr-amcl", "--epochs", "1", "--trials", "1"]
     args += ["--batch-size", "32", "--projector", "16", "8", "--objective", "linear"]

@@ -71,9 +71,7 @@ def test_few_labels_are_those_asked_for(tmp_path, quick):
 
 def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
     def judge(config, run, protocols, split, settings):
-        return {
-            f"{p} {split}": {"top1": {"test": 0.5, "validation": 0.25}[split]} for p in protocols
-        }
+        return {f"{p}_top1_{split}": {"test": 0.5, "validation": 0.25}[split] for p in protocols}
 
     monkeypatch.setattr("amcl.sweep.runs.judge", judge)
     monkeypatch.setattr("amcl.sweep.runs.check_split", lambda config, split: None)

@@ -4,7 +4,7 @@ import pytest
 
 import amcl.sweep.outcome
 from amcl.cli import main
-from amcl.search import conduct
+from amcl.search import study
 from amcl.training import Config
 from search.studies import Runs
 
@@ -16,7 +16,7 @@ TOY = ["--recipe", "builtin-simclr-amcl", "--epochs", "2", "--probe-every", "1"]
 def runs(monkeypatch):
     made = Runs()
     monkeypatch.setattr(amcl.sweep.outcome, "pretrain", made)
-    monkeypatch.setattr(conduct, "save_plots", lambda *args: [])
+    monkeypatch.setattr(study, "save_plots", lambda *args: ([], {}))
     return made
 
 

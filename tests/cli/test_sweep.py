@@ -1,6 +1,5 @@
 """`amcl sweep`: what it takes, what it says, how it goes on."""
 
-import json
 import re
 import signal
 from pathlib import Path
@@ -59,10 +58,12 @@ def test_a_sweep_from_beginning_to_end(tmp_path, capsys, monkeypatch):
     assert code == 0
     assert re.search(r"2/3 tau=0.1,seed=0 .* 3/3 tau=0.1,seed=2", told)
     assert runs_of(out) == {"tau=0.1,seed=0": 1, "tau=0.1,seed=1": 2, "tau=0.1,seed=2": 1}
-    files = sorted((out / "findings").iterdir())
-    found = [json.loads(file.read_text()) for file in files]
-    both = {"knn validation", "unlabeled validation"}
-    assert [set(f["results"]) for f in found] == [both, both, {"unlabeled validation"}]
+    judged = [
+        {n.split("_")[0] for n in record.metrics if n.count("_") > 1}
+        for record in SweepFolder(out).records()
+    ]
+    both = {"knn", "unlabeled"}
+    assert [names & both for names in judged] == [both, both, {"unlabeled"}]
     code, _, told = answer(capsys, *command, "--epochs", "2")
     assert code == 1
     assert "would differ in epochs" in told
@@ -118,8 +119,8 @@ def test_runs_start_from_recipes_methods_and_files(tmp_path):
         (["--grid", "seed=0", "--devices", "2"], "use --jobs"),
         (["--grid", "seed=0", "--protocols", "lienar"], "linear"),
         (["--grid", "seed=0", "--protocols", "knn", "--split", "test"], "has no labeled test"),
-        ([], "there is no sweep in out to go on with"),
-        (["--epochs", "3"], "there is no sweep in out to go on with"),
+        ([], "there is no sweep in out to resume"),
+        (["--epochs", "3"], "there is no sweep in out to resume"),
     ],
 )
 def test_what_is_wrong_is_told_and_nothing_is_made(capsys, tmp_path, monkeypatch, args, told):
@@ -181,7 +182,7 @@ def test_ctrl_c_between_runs(tmp_path, capsys, monkeypatch):
     command = ["--grid", "seed=0", *TINY, "--protocols", "knn", "--out", str(tmp_path / "out")]
     code, _, told = answer(capsys, *command)
     assert code == 130
-    assert "The same command goes on." in told
+    assert "The same command resumes." in told
     monkeypatch.undo()
     assert answer(capsys, *command)[0] == 0
     assert runs_of(tmp_path / "out") == {"seed=0": 1}

@@ -15,8 +15,8 @@ from amcl.experiments import ENTRIES, SCALES, reproduce
 from amcl.experiments.estimate import seconds
 from amcl.experiments.reproduce import runs_of
 from amcl.methods import make_method
+from amcl.results import Record
 from amcl.sweep import SweepFolder
-from amcl.sweep.outcome import Outcome
 from amcl.sweep.runs import carry_out
 from amcl.training import Interrupted
 from browser import needs_browser, open_page
@@ -132,10 +132,9 @@ def test_numbers_are_those_of_the_runs(tmp_path):
         rows = [row for row in csv.DictReader(file) if row["what"] == "value"]
     baseline = next(r for r in rows if (r["side"], r["labels a class"]) == ("baseline", "2"))
     found = [
-        json.loads(path.read_text())["results"]["few-labels validation"]["n=2"]
-        for path in sorted(
-            (tmp_path / "runs" / "findings").glob("data=builtin,method=simclr,seed*")
-        )
+        record.metrics["few-labels_n=2_validation"]
+        for record in SweepFolder(tmp_path / "runs").records()
+        if record.name.startswith("data=builtin,method=simclr,seed")
     ]
     assert baseline["values"] == " ".join(f"{i}:{100 * v!r}" for i, v in enumerate(found))
     assert len(found) == 2
@@ -144,7 +143,7 @@ def test_numbers_are_those_of_the_runs(tmp_path):
 def test_a_run_that_fails_is_told_and_the_others_are_shown(tmp_path, monkeypatch):
     def fails(config, folder):
         if config.method.heads == 3:
-            return Outcome(ending="diverged", reason="the loss is not finite")
+            return Record(name=folder.name, status="diverged", reason="the loss is not finite")
         return carry_out(config, folder)
 
     monkeypatch.setattr("amcl.sweep.runs.carry_out", fails)

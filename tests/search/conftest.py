@@ -5,7 +5,7 @@ import functools
 import pytest
 
 import amcl.sweep.outcome
-from amcl.search import conduct
+from amcl.search import study
 from amcl.training.pretrain import load_data
 from search.studies import Runs, base
 
@@ -20,12 +20,12 @@ def drawn(monkeypatch):
     """Runs that take no time."""
     made = Runs()
     monkeypatch.setattr(amcl.sweep.outcome, "pretrain", made)
-    monkeypatch.setattr(conduct, "load_data", lambda config: images())
+    monkeypatch.setattr(study, "load_data", lambda config: images())
     return made
 
 
 @pytest.fixture
 def runs(drawn, monkeypatch):
     """The same without pictures."""
-    monkeypatch.setattr(conduct, "save_plots", lambda *args: [])
+    monkeypatch.setattr(study, "save_plots", lambda *args: ([], {}))
     return drawn

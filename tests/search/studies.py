@@ -9,9 +9,11 @@ import optuna
 import pytest
 
 from amcl import recipes
-from amcl.search.conduct import search
-from amcl.search.storage import open_study
-from amcl.search.study import StudyFolder
+from amcl.search.folder import StudyFolder
+from amcl.search.study import search
+from amcl.search.trials import SearchRuns
+from amcl.sweep.engine import RUN
+from amcl.sweep.storage import storage_url
 from amcl.training import Config, NonFiniteError, RunFolder
 
 BETA = ["beta=1e-5:10:log"]
@@ -73,9 +75,27 @@ def find(out, trials=6, said=None, **asked):
 def open_study_of(path: Path) -> optuna.Study:
     folder = StudyFolder(path)
     definition, where, name = folder.read()
-    return open_study(folder.url(where), name, definition)
+    url = storage_url(path, where)
+    return SearchRuns(names=(), folder=path, url=url, study=name, definition=definition).open()
 
 
-def begun(study: optuna.Study) -> optuna.Trial:
+def begun(study: optuna.Study, number: int) -> optuna.Trial:
+    """A trial that another process is at."""
+    study.enqueue_trial({}, user_attrs={RUN: f"{number:04d}"})
     with pytest.warns(UserWarning, match="Heartbeat"):
         return study.ask()
+
+
+def numbers(records) -> list[int]:
+    return [int(record.name) for record in records]
+
+
+def value(record) -> float | None:
+    """The objective of a complete trial that is judged by kNN."""
+    return record.metrics["knn_validation"] if record.status == "complete" else None
+
+
+def probes(record) -> dict[int, float]:
+    """What was measured of a trial, by epoch."""
+    rows = [json.loads(row) for row in (record.path / "metrics.jsonl").read_text().splitlines()]
+    return {row["epoch"]: row["knn_validation"] for row in rows if row["kind"] == "probe"}

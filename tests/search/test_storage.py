@@ -1,18 +1,18 @@
 """The storage of a study: a stop or a death loses no trial, and no two share a number."""
 
 import os
-import time
 
 import optuna
 import pytest
 
 import amcl.search.trials
 from amcl import recipes
-from amcl.search import storage
-from amcl.search.storage import is_void, number_of, records_of, take_up_again
-from amcl.search.study import Definition, StudyFolder, without_password
+from amcl.search.folder import Definition, StudyFolder
+from amcl.sweep import engine, storage
+from amcl.sweep.engine import RECORD, RUN, Trials, has_ended
+from amcl.sweep.storage import without_password
 from amcl.training import Interrupted, RunError
-from search.studies import BETA, Runs, base, begun, find, open_study_of
+from search.studies import BETA, Runs, base, begun, find, numbers, open_study_of, value
 
 
 @pytest.mark.parametrize(
@@ -22,16 +22,15 @@ def test_what_is_no_fault_of_a_trial_has_it_taken_up_again(tmp_path, runs, error
     runs.events = {1: error}
     with pytest.raises(type(error)):
         find(tmp_path / "s", trials=3)
-    opened = open_study_of(tmp_path / "s")
-    stopped, waiting = opened.trials[-2:]
-    assert is_void(stopped)
-    assert waiting.state.name == "WAITING"
-    assert waiting.user_attrs["number"] == 1
-    assert waiting.system_attrs["fixed_params"] == stopped.params
+    stopped = open_study_of(tmp_path / "s").trials[-1]
+    assert stopped.user_attrs[RUN] == "0001"
+    assert not has_ended(stopped)
     found = find(tmp_path / "s", trials=3)
     assert runs.begun[1:3] == [("0001", False), ("0001", True)]
+    assert found.records[1].values == stopped.params
     alone = find(tmp_path / "alone", trials=3)
-    assert found.records == alone.records
+    assert [r.values for r in found.records] == [r.values for r in alone.records]
+    assert [r.metrics for r in found.records] == [r.metrics for r in alone.records]
 
 
 def test_ctrl_c_says_how_to_go_on(tmp_path, runs):
@@ -44,50 +43,30 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, runs):
 
 def test_a_trial_whose_process_died_is_taken_up_again(tmp_path, runs, monkeypatch):
     monkeypatch.setattr(storage, "HEARTBEAT", 1)
-    monkeypatch.setattr(storage, "DEAD", 1)
+    monkeypatch.setattr(storage, "GRACE", 1)
     find(tmp_path / "s", trials=2)
-    died = begun(open_study_of(tmp_path / "s"))  # by a process that says no more
-    died.set_user_attr("number", 2)
-    beta = died.suggest_float("beta", 1e-5, 10, log=True)
     opened = open_study_of(tmp_path / "s")
+    died = begun(opened, 2)  # by a process that says no more
+    beta = died.suggest_float("beta", 1e-5, 10, log=True)
     opened._storage.record_heartbeat(died._trial_id)
-    assert len(find(tmp_path / "s", trials=3).records) == 2  # it may yet live
-    time.sleep(2.1)
-    found = find(tmp_path / "s", trials=3)
-    assert [r.number for r in found.records] == [0, 1, 2]
-    assert found.records[2].point["beta"] == beta
+    said = []
+    found = find(tmp_path / "s", trials=3, said=said)  # which waits until it is taken for dead
+    assert "1 of 3 runs are marked as running in another process" in said[1]
+    assert numbers(found.records) == [0, 1, 2]
+    assert found.records[2].values["beta"] == beta
 
 
 def test_a_process_that_dies_as_it_says_how_a_trial_ended(tmp_path, runs):
     """Its trial is one record, with a value, not two."""
     find(tmp_path / "s", trials=1)
     opened = open_study_of(tmp_path / "s")
-    trial = begun(opened)
-    for name, value in (("number", 1), ("ending", "complete")):
-        trial.set_user_attr(name, value)
+    trial = begun(opened, 1)
+    trial.set_user_attr(RECORD, {"status": "complete", "metrics": {"knn_validation": 0.3}})
     trial.suggest_float("beta", 1e-5, 10, log=True)
     opened.tell(trial, state=optuna.trial.TrialState.FAIL)  # as those who find it dead do
-    take_up_again(opened, opened.trials[trial.number])
     found = find(tmp_path / "s", trials=3)
-    assert [r.number for r in found.records] == [0, 1, 2]
-    assert all(record.value is not None for record in found.records)
-
-
-def test_no_two_trials_have_one_number(tmp_path, runs):
-    """Not even one that is begun after another was found dead, and before it is put back."""
-    find(tmp_path / "s", trials=1)
-    opened = open_study_of(tmp_path / "s")
-    dead, alive = begun(opened), begun(opened)
-    numbers = [number_of(opened, opened.trials[trial.number]) for trial in (dead, alive)]
-    opened.tell(dead, state=optuna.trial.TrialState.FAIL)
-    late = begun(opened)
-    numbers.append(number_of(opened, opened.trials[late.number]))
-    take_up_again(opened, opened.trials[dead.number])
-    assert opened.trials[-1].user_attrs["number"] == numbers[0]
-    again, last = begun(opened), begun(opened)
-    assert number_of(opened, opened.trials[again.number]) == numbers[0]
-    numbers.append(number_of(opened, opened.trials[last.number]))
-    assert numbers == [1, 2, 3, 4]
+    assert numbers(found.records) == [0, 1, 2]
+    assert value(found.records[1]) != 0.3
 
 
 def test_a_trial_that_was_taken_for_dead_is_left_to_its_finder(tmp_path, runs, monkeypatch):
@@ -101,24 +80,25 @@ def test_a_trial_that_was_taken_for_dead_is_left_to_its_finder(tmp_path, runs, m
             running = other.trials[-1]
             if running.state.name == "RUNNING":
                 other.tell(running.number, state=optuna.trial.TrialState.FAIL)
-                take_up_again(other, other.trials[running.number])
         return plain(config)
 
     monkeypatch.setattr(Runs, "accuracy", staticmethod(slept))
     found = find(tmp_path / "s", trials=2, said=said)
-    assert [r.number for r in found.records] == [0, 1]
-    assert "taken for dead" in said[1]
+    assert numbers(found.records) == [0, 1]
+    assert "0001 was taken for dead" in said[1]
     assert [name for name, _ in runs.begun] == ["0000", "0001", "0001"]
 
 
 def test_probes_of_a_trial_that_had_been_trained_are_not_lost(tmp_path, runs, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(amcl.search.trials, "final", lambda *args: os.kill(os.getpid(), 2))
+        patch.setattr(amcl.search.trials, "judge", lambda *args: os.kill(os.getpid(), 2))
         with pytest.raises(KeyboardInterrupt):
             find(tmp_path / "s", trials=1)
     found = find(tmp_path / "s", trials=1)
     assert len(runs.begun) == 1
-    assert sorted(found.records[0].probes) == [1, 2, 3, 4]
+    assert [r.name for r in found.records] == ["0000"]
+    ended = Trials(open_study_of(tmp_path / "s")).ended("0000")
+    assert sorted(ended.intermediate_values) == [1, 2, 3, 4]
 
 
 def test_a_study_without_its_storage_says_so(tmp_path, runs):
@@ -127,7 +107,7 @@ def test_a_study_without_its_storage_says_so(tmp_path, runs):
     with pytest.raises(RunError, match=r"study.db is gone"):
         find(tmp_path / "s", trials=2)
     find(tmp_path / "t", trials=1, study="mine")
-    with pytest.raises(RunError, match="holds the study 'mine', not 'other'"):
+    with pytest.raises(RunError, match="holds the study 'mine', not --study 'other'"):
         find(tmp_path / "t", trials=2, study="other")
 
 
@@ -146,30 +126,40 @@ def test_a_trial_that_kills_its_processes_is_given_up(tmp_path, runs):
     find(tmp_path / "s", trials=1)
     opened = open_study_of(tmp_path / "s")
     for _ in range(3):
-        trial = begun(opened)
-        trial.set_user_attr("number", 1)
-        trial.suggest_float("beta", 1e-5, 10, log=True)
+        trial = begun(opened, 1)
+        beta = trial.suggest_float("beta", 1e-5, 10, log=True)
         opened.tell(trial, state=optuna.trial.TrialState.FAIL)
-        take_up_again(opened, opened.trials[trial.number])
-    last = records_of(opened)[-1]
-    assert (last.number, last.ending, last.reason) == (1, "failed", "its process died, 3 times")
     found = find(tmp_path / "s", trials=3)
-    assert [r.ending for r in found.records] == ["complete", "failed", "complete"]
+    assert [r.status for r in found.records] == ["complete", "failed", "complete"]
+    given_up = found.records[1]
+    assert (given_up.reason, given_up.values) == ("its process died, 3 times", {"beta": beta})
 
 
 def test_two_processes_do_not_do_more_than_is_wanted(tmp_path, runs, monkeypatch):
+    """Two see that the last trial is free before either begins it."""
     find(tmp_path / "s", trials=2)
-    saw = iter([1, 1, 0])  # two saw room for one more before either began
-    monkeypatch.setattr(amcl.search.trials, "room", lambda study, wanted: next(saw))
+    free = iter(["0002", "0002", None])
+    monkeypatch.setattr(engine._Worker, "next_run", lambda self: next(free))
     found = find(tmp_path / "s", trials=3)
     assert len(found.records) == len(runs.begun) == 3
+
+
+def test_fewer_trials_leave_the_others_alone(tmp_path, runs):
+    runs.events = {1: Interrupted("stopped")}
+    with pytest.raises(Interrupted):
+        find(tmp_path / "s", trials=3)
+    opened = open_study_of(tmp_path / "s")
+    opened.enqueue_trial({}, user_attrs={RUN: "0002"})  # a process was killed as it queued this
+    found = find(tmp_path / "s", trials=2)
+    assert numbers(found.records) == [0, 1]
+    assert numbers(find(tmp_path / "s", trials=3).records) == [0, 1, 2]
 
 
 def test_machines_share_a_study_through_its_storage(tmp_path, runs):
     url = f"sqlite:///{tmp_path}/shared.db"
     find(tmp_path / "one", trials=2, storage=url, study="ours")
     found = find(tmp_path / "two", trials=4, storage=url, study="ours")
-    assert [r.number for r in found.records] == [0, 1, 2, 3]
+    assert numbers(found.records) == [0, 1, 2, 3]
     assert [p.name for p in sorted((tmp_path / "two/trials").iterdir())] == ["0002", "0003"]
     with pytest.raises(RunError, match="differs in its space"):
         find(tmp_path / "three", storage=url, study="ours", space=["beta=1:2"])

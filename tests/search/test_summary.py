@@ -8,38 +8,37 @@ import math
 import pytest
 from rich.console import Console
 
-from amcl.search.plots import Axis
-from amcl.search.records import Record
+from amcl.results import Record
+from amcl.search.folder import Definition
+from amcl.search.space import Choice, Range
 from amcl.search.summary import csv_text, markdown, table
 from amcl.search.verdict import Verdict
+from search.studies import base
 
 AXES = {
-    "eta": Axis(1e-5, 2),
-    "beta": Axis(1e-5, 10, log=True),
-    "form": Axis(choices=("softmax", "top_k")),
-    "top_k": Axis(1, 254, log=True),
-    "projector": Axis(choices=((2048, 128), None)),
+    "eta": Range(1e-5, 2),
+    "beta": Range(1e-5, 10, log=True),
+    "form": Choice(("softmax", "top_k")),
+    "top_k": Range(1, 254, log=True),
+    "projector": Choice(((2048, 128), None)),
 }
+
+
+def record(number, status="complete", value=None, reason="", **values) -> Record:
+    metrics = {} if value is None else {"knn_validation": value, "effective_rank": value}
+    return Record(
+        name=f"{number:04d}", status=status, values=values, metrics=metrics, reason=reason
+    )
+
+
 RECORDS = [
-    Record(number=0, ending="failed", point={"eta": 0.5}, reason="out of memory\n  at line 3"),
-    Record(
-        number=1,
-        ending="complete",
-        point={"eta": 0.123456, "beta": 1e-5, "form": "softmax", "projector": (2048, 128)},
-        value=0.61234,
-        run="runs/0001",
-    ),
-    Record(number=2, ending="collapsed", point={"eta": 1.0}, reason="rank 1.0 | below 2"),
-    Record(
-        number=3,
-        ending="complete",
-        point={"eta": 1.5, "beta": 2.0, "form": "top_k", "top_k": 128, "projector": None},
-        value=0.7,
-        run="runs/0003",
-    ),
-    Record(number=4, ending="collapsed", point={"eta": 1.1}, reason="rank 1.0 | below 2"),
-    Record(number=5, ending="pruned", point={"eta": 0.2}, reason="worse than the median " * 9),
-    Record(number=6, ending="complete", point={"eta": 0.3}, value=math.nan),
+    record(0, "failed", eta=0.5, reason="out of memory\n  at line 3"),
+    record(1, value=0.61234, eta=0.123456, beta=1e-5, form="softmax", projector=(2048, 128)),
+    record(2, "collapsed", eta=1.0, reason="rank 1.0 | below 2"),
+    record(3, value=0.7, eta=1.5, beta=2.0, form="top_k", top_k=128, projector=None),
+    record(4, "collapsed", eta=1.1, reason="rank 1.0 | below 2"),
+    record(5, "pruned", eta=0.2, reason="worse than the median " * 9),
+    record(6, value=math.nan, eta=0.3),
 ]
 
 
@@ -49,17 +48,19 @@ def cells(out):
 
 def verdict(records, share=True):
     """The last of the complete trials is chosen, and not the one of the highest value."""
-    done = [r for r in records if r.value is not None and math.isfinite(r.value)]
+    done = [r for r in records if math.isfinite(r.metrics.get("knn_validation", math.nan))]
     if not done:
         return None
     kind, images = ("knn", 50) if share else ("effective-rank", None)
-    best = max(done, key=lambda r: r.value)
+    best = max(done, key=lambda r: r.metrics["knn_validation"])
     return Verdict(objective=kind, images=images, best=best, tied=tuple(done), chosen=done[0])
 
 
 def page(records=RECORDS, share=True, plots=(), best_file="best.toml"):
-    asked = (records, AXES, "kNN accuracy", share, best_file, plots)
-    return markdown(*asked, verdict(records, share))
+    objective = "knn" if share else "effective-rank"
+    definition = Definition(config=base(), space=AXES, objective=objective)
+    missing = {"importance.png": "too few trials"} if plots else {}
+    return markdown(records, definition, best_file, plots, missing, verdict(records, share))
 
 
 def grid_below(text, heading):
@@ -70,14 +71,14 @@ def grid_below(text, heading):
 
 
 def test_table_is_ranked_and_has_three_digits():
-    out = table(RECORDS, "kNN accuracy", share=True)
+    out = table(RECORDS, "knn")
     headers = [str(column.header).replace("\n", " ") for column in out.columns]
     assert headers == [
         "trial", "kNN accuracy (%)", "ending", "eta", "beta", "form", "projector", "top_k"
     ]  # fmt: skip
     trial, value, ending, eta, beta, form, projector, top_k = cells(out)
     assert trial == ["3", "1", "6", "5", "2", "4", "0"]
-    assert value == ["70.0", "61.2", "nan", "–", "–", "–", "–"]
+    assert value == ["70.0", "61.2", "–", "–", "–", "–", "–"]
     assert ending[:3] == ["complete"] * 3
     assert ending[4:] == ["collapsed: rank 1.0 | below 2"] * 2 + ["failed: out of memory"]
     assert ending[3].startswith("pruned: worse than the median")
@@ -103,25 +104,25 @@ def test_table_is_ranked_and_has_three_digits():
     ],
 )
 def test_values_have_three_digits(value, share, told):
-    record = Record(number=0, ending="complete", point={}, value=value)
-    assert cells(table([record], "it", share))[1] == [told]
+    objective = "knn" if share else "effective-rank"
+    assert cells(table([record(0, value=value)], objective))[1] == [told]
 
 
 def test_table_has_no_more_rows_than_asked_for():
-    out = table(RECORDS, "kNN accuracy", share=True, limit=2)
+    out = table(RECORDS, "knn", limit=2)
     assert cells(out)[0] == ["3", "1"]
     assert out.caption == "2 of 7 trials"
     assert len(out.columns) == 8  # also fields of trials that are not shown
-    assert table(RECORDS, "kNN accuracy", share=True, limit=7).caption is None
-    assert table([], "kNN accuracy", share=True).row_count == 0
+    assert table(RECORDS, "knn", limit=7).caption is None
+    assert table([], "knn").row_count == 0
 
 
 @pytest.mark.parametrize("fields", [3, 20])
 def test_no_number_is_cut_on_a_narrow_terminal(fields):
     point = {f"f{i}": 0.00101 + i / 1e3 for i in range(fields)}
-    record = Record(number=0, ending="failed", point=point, reason="[red]no[/red] " * 3)
+    failed = record(0, "failed", reason="[red]no[/red] " * 3, **point)
     screen = Console(width=80, file=io.StringIO())
-    screen.print(table([record], "kNN accuracy", share=True))
+    screen.print(table([failed], "knn"))
     lines = screen.file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
     below = lines[next(i for i, one in enumerate(lines) if "─" in one) + 1 :]
@@ -147,7 +148,7 @@ def test_page_has_the_chosen_trial_and_how_to_train_with_it():
     assert "Trial 3 has the highest kNN accuracy, 70.0 % on 50 validation images" in text
     assert "cannot be told apart from 1 other: trial 1 " in text
     assert "Trial 1 is chosen" in text
-    assert "The settings of trial 1 (`runs/0001`):" in text
+    assert "The settings of trial 1 (`trials/0001`):" in text
     assert "```bash\namcl pretrain --config 'my study/best.toml'\n```" in text
     assert grid_below(text, "What to train with")[2:] == [
         ["`eta`", "0.123"], ["`beta`", "1e-05"], ["`form`", "softmax"],
@@ -167,7 +168,7 @@ def test_page_counts_endings_and_reasons():
 
 def test_page_has_all_trials_as_the_table_has():
     rows = grid_below(page(), "All trials")[2:]
-    expected = zip(*cells(table(RECORDS, "kNN accuracy", share=True)), strict=True)
+    expected = zip(*cells(table(RECORDS, "knn")), strict=True)
     assert rows == [[cell.replace("|", "¦") for cell in row] for row in expected]
 
 
@@ -175,10 +176,11 @@ def test_page_has_the_pictures():
     text = page(plots=["plots/history.png", "plots/heads_and_top_k.png"])
     assert "![history](plots/history.png)" in text
     assert "![heads and top k](plots/heads_and_top_k.png)" in text
+    assert "`importance.png` is not drawn: too few trials." in text
     assert "Pictures" not in page()
 
 
-@pytest.mark.parametrize("records", [[], [r for r in RECORDS if r.ending != "complete"]])
+@pytest.mark.parametrize("records", [[], [r for r in RECORDS if r.status != "complete"]])
 def test_page_without_a_complete_trial_names_no_command(records):
     text = page(records)
     assert "No trial came to its end with a value" in text
@@ -187,26 +189,23 @@ def test_page_without_a_complete_trial_names_no_command(records):
 
 
 def test_csv_has_all_in_full():
-    rows = list(csv.DictReader(io.StringIO(csv_text(RECORDS[::-1]))))
-    assert [row["number"] for row in rows] == [str(r.number) for r in RECORDS]
+    rows = list(csv.DictReader(io.StringIO(csv_text(RECORDS[::-1], "knn"))))
+    assert [row["number"] for row in rows] == [str(int(r.name)) for r in RECORDS]
     for row, record in zip(rows, RECORDS, strict=True):
         assert (row["ending"], row["reason"], row["run"]) == (
-            record.ending, record.reason, record.run
+            record.status, record.reason, f"trials/{record.name}"
         )  # fmt: skip
-        assert row["value"] == ("" if record.value is None else str(record.value))
-        assert {name for name in AXES if row[name] != ""} == set(record.point)
-        assert float(row["eta"]) == record.point["eta"]
+        assert row["value"] == str(record.metrics.get("knn_validation", "")).replace("nan", "")
+        assert {name for name in AXES if row[name] != ""} == set(record.values)
+        assert float(row["eta"]) == record.values["eta"]
     assert json.loads(rows[1]["projector"]) == [2048, 128]
     assert rows[3]["projector"] == "null"
     assert rows[3]["form"] == "top_k"
 
 
 def test_csv_tells_true_from_one():
-    records = [
-        Record(number=i, ending="complete", point={"flag": flag}, value=1.0)
-        for i, flag in enumerate([True, 1, False])
-    ]
-    assert [row["flag"] for row in csv.DictReader(io.StringIO(csv_text(records)))] == [
+    records = [record(i, value=1.0, flag=flag) for i, flag in enumerate([True, 1, False])]
+    assert [row["flag"] for row in csv.DictReader(io.StringIO(csv_text(records, "knn")))] == [
         "true", "1", "false"
     ]  # fmt: skip
-    assert csv_text([]) == "number,ending,value,reason,run\n"
+    assert csv_text([], "knn") == "number,ending,value,reason,run\n"

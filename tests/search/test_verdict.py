@@ -5,10 +5,10 @@ import math
 import pytest
 
 from amcl.intervals import accuracy_difference, accuracy_interval, standard_error
+from amcl.results import Record
+from amcl.search.folder import Definition
 from amcl.search.pruning import is_below
-from amcl.search.records import Record
 from amcl.search.space import space_from
-from amcl.search.study import Definition
 from amcl.search.verdict import distance, verdict_of
 from search.studies import base, find
 
@@ -21,7 +21,8 @@ def definition(objective="knn") -> Definition:
 
 
 def record(number, value, **point) -> Record:
-    return Record(number=number, ending="complete", point=point, value=value)
+    metrics = {"knn_validation": value, "effective_rank": value}
+    return Record(name=f"{number:04d}", values=point, metrics=metrics)
 
 
 def test_a_tie_of_twelve_is_named_and_not_won_by_the_first():
@@ -30,8 +31,8 @@ def test_a_tie_of_twelve_is_named_and_not_won_by_the_first():
     tied = [record(i, 5 / 28, beta=1e-5, heads=6, form="top_k") for i in range(11)]
     records = [*tied, record(11, 5 / 28, **near), record(12, 0.0, **near)]
     verdict = verdict_of(definition(), records, images=28)
-    assert [r.number for r in verdict.tied] == list(range(12))
-    assert verdict.chosen.number == 11
+    assert [int(r.name) for r in verdict.tied] == list(range(12))
+    assert int(verdict.chosen.name) == 11
     text = " ".join(verdict.sentences())
     assert "17.9 % on 28 validation images" in text
     assert "interval of 7.9 to 35.6 %" in text
@@ -45,7 +46,7 @@ def test_what_is_far_ahead_is_chosen_wherever_it_lies():
     near = {"beta": base().method.beta, "heads": base().method.heads}
     records = [record(0, 0.5, **near), record(1, 0.8, beta=1e-5, heads=6)]
     verdict = verdict_of(definition(), records, images=1000)
-    assert verdict.chosen.number == verdict.best.number == 1
+    assert verdict.chosen.name == verdict.best.name == "0001"
     assert verdict.tied == (records[1],)
     assert "All other complete trials can be told apart from it." in verdict.sentences()
 
@@ -55,8 +56,8 @@ def test_the_choice_is_within_one_standard_error():
     near = {"beta": base().method.beta, "heads": base().method.heads}
     records = [record(0, 0.5, beta=1e-5, heads=6), record(1, 0.45, **near), record(2, 0.49, **near)]
     verdict = verdict_of(definition(), records, images=400)  # a standard error is 2.5 points
-    assert {r.number for r in verdict.tied} == {0, 1, 2}
-    assert verdict.chosen.number == 2
+    assert {int(r.name) for r in verdict.tied} == {0, 1, 2}
+    assert int(verdict.chosen.name) == 2
 
 
 def test_what_is_no_accuracy_ties_by_equal_values_alone():
@@ -67,8 +68,8 @@ def test_what_is_no_accuracy_ties_by_equal_values_alone():
         record(2, 11.9, **near),
     ]
     verdict = verdict_of(definition("effective-rank"), records, images=None)
-    assert [r.number for r in verdict.tied] == [0, 1]
-    assert verdict.chosen.number == 1
+    assert [int(r.name) for r in verdict.tied] == [0, 1]
+    assert int(verdict.chosen.name) == 1
     assert "Trial 1 is chosen: it equals it" in " ".join(verdict.sentences())
     assert verdict_of(definition(), [], images=5) is None
 
@@ -95,7 +96,7 @@ def test_trials_of_a_tie_are_all_carried_out(tmp_path, runs, monkeypatch):
     monkeypatch.setattr(type(runs), "accuracy", staticmethod(lambda config: next(chance)))
     for pruner in ("median", "halving"):
         found = find(tmp_path / pruner, trials=10, pruner=pruner)
-        assert {r.ending for r in found.records} == {"complete"}
+        assert {r.status for r in found.records} == {"complete"}
 
 
 def test_intervals_are_those_of_the_textbooks():

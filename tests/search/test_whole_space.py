@@ -296,11 +296,11 @@ def test_random_points_are_carried_out(method, pictures, tmp_path):
             if number == 0:
                 pretrain(before, first)
             config = replace(config, run=replace(config.run, init=str(first)))
-        outcome = carry_out(config, tmp_path / str(number))
-        assert outcome.ending in ("complete", "collapsed", "diverged"), (config.method, outcome)
-        if outcome.ending != "diverged":
-            assert outcome.epoch == 1
-            assert {"knn_validation", "spread"} <= outcome.probe.keys()
-        endings[outcome.ending] += 1
+        record = carry_out(config, tmp_path / str(number))
+        assert record.status in ("complete", "collapsed", "diverged"), (config.method, record)
+        if record.status != "diverged":
+            assert record.epoch == 1
+            assert {"knn_validation", "spread"} <= record.metrics.keys()
+        endings[record.status] += 1
     assert endings.total() == POINTS[method]
     assert endings["complete"] > 0

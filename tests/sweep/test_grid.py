@@ -9,7 +9,7 @@ from amcl import recipes
 from amcl.methods import SimCLRSettings
 from amcl.sweep import Point, axes_of, grid
 from amcl.sweep.fields import with_values
-from amcl.sweep.grid import unsaid
+from amcl.sweep.grid import unnamed_differences
 from amcl.training import Config
 
 
@@ -130,12 +130,12 @@ def test_two_runs_of_one_name_are_refused():
 def test_what_runs_differ_in_is_said():
     short = with_values(Config(), {"epochs": 5})
     first, second = (grid(c, {"tau": [t]})[0] for c, t in ((short, "0.1"), (Config(), "0.2")))
-    assert unsaid(first, second) == ["epochs"]
-    assert unsaid(first, grid(Config(), {"epochs": ["200"], "tau": ["0.2"]})[0]) == []
+    assert unnamed_differences(first, second) == ["epochs"]
+    assert unnamed_differences(first, grid(Config(), {"epochs": ["200"], "tau": ["0.2"]})[0]) == []
     adaptive = Config(method=SimCLRSettings(temperature="adaptive"))
-    assert unsaid(*(grid(adaptive, {"eta": [eta]})[0] for eta in ("0.1", "0.2"))) == []
+    assert unnamed_differences(*(grid(adaptive, {"eta": [eta]})[0] for eta in ("0.1", "0.2"))) == []
     top = grid(adaptive, {"form": ["softmax", "top_k"], "top_k": ["5"]})
-    assert unsaid(*top) == []
+    assert unnamed_differences(*top) == []
 
 
 def test_runs_of_two_recipes_differ_as_those_do():
@@ -143,7 +143,9 @@ def test_runs_of_two_recipes_differ_as_those_do():
         config = with_values(recipes.recipe(recipe), values)
         return Point(values={"recipe": recipe, "seed": "0"}, config=config)
 
-    assert unsaid(of("builtin-simclr"), of("builtin-moco")) == []
-    assert unsaid(of("builtin-simclr"), of("builtin-simclr", epochs=3)) == ["epochs"]
+    assert unnamed_differences(of("builtin-simclr"), of("builtin-moco")) == []
+    assert unnamed_differences(of("builtin-simclr"), of("builtin-simclr", epochs=3)) == ["epochs"]
     moved = replace(Config(), hardware=replace(Config().hardware, threads=2))
-    assert unsaid(Point(values={}, config=Config()), Point(values={}, config=moved)) == []
+    assert (
+        unnamed_differences(Point(values={}, config=Config()), Point(values={}, config=moved)) == []
+    )

@@ -24,14 +24,14 @@ def starts(run) -> int:
 
 def test_a_run_is_carried_out_once(tmp_path, tiny):
     config = with_values(tiny, {"epochs": 2, "probe_every": 1})
-    outcome = carry_out(config, tmp_path / "run")
-    assert (outcome.ending, outcome.reason, outcome.epoch) == ("complete", "", 2)
+    record = carry_out(config, tmp_path / "run")
+    assert (record.status, record.reason, record.epoch) == ("complete", "", 2)
     rows = [json.loads(r) for r in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["kind"] == "probe"
-    assert outcome.probe["knn_validation"] == rows[-1]["knn_validation"]
-    assert outcome.probe.keys() == rows[-1].keys() - {"kind", "step", "epoch"}
+    assert record.metrics["knn_validation"] == rows[-1]["knn_validation"]
+    assert record.metrics.keys() == rows[-1].keys() - {"kind", "step", "epoch"}
     assert [row["epoch"] for row in probes(tmp_path / "run")] == [1, 2]
-    assert carry_out(config, tmp_path / "run") == outcome
+    assert carry_out(config, tmp_path / "run") == record
     assert starts(tmp_path / "run") == 1
 
 
@@ -44,13 +44,13 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, tiny, monkeypatch):
     assert stopped.value.exit_code == 143
     assert not (tmp_path / "run/backbone.safetensors").exists()
     other = replace(tiny, hardware=replace(tiny.hardware, accelerator="cpu"))
-    assert carry_out(with_values(other, {"workers": 0}), tmp_path / "run").ending == "complete"
+    assert carry_out(with_values(other, {"workers": 0}), tmp_path / "run").status == "complete"
     assert starts(tmp_path / "run") == 2
     straight, run = tmp_path / "straight", tmp_path / "run"
     assert (straight / "backbone.safetensors").read_bytes() == (
         run / "backbone.safetensors"
     ).read_bytes()
-    assert carry_out(tiny, straight).probe == carry_out(tiny, run).probe
+    assert carry_out(tiny, straight).metrics == carry_out(tiny, run).metrics
 
 
 def test_another_run_is_not_gone_on_with(tmp_path, tiny, monkeypatch):
@@ -63,18 +63,18 @@ def test_another_run_is_not_gone_on_with(tmp_path, tiny, monkeypatch):
 
 def test_a_run_that_diverges(tmp_path, tiny):
     config = with_values(tiny, {"optimizer": "sgd", "lr": 1e18, "epochs": 2, "warmup_epochs": 0.0})
-    outcome = carry_out(config, tmp_path)
-    assert outcome.ending == "diverged"
-    assert outcome.reason.startswith("the loss is not finite after step")
-    assert (outcome.probe, outcome.epoch) == ({}, None)
+    record = carry_out(config, tmp_path)
+    assert record.status == "diverged"
+    assert record.reason.startswith("the loss is not finite after step")
+    assert (record.metrics, record.epoch) == ({}, None)
 
 
 def test_a_run_that_collapses(tmp_path, tiny, monkeypatch):
     monkeypatch.setattr("amcl.training.watch.spread", lambda h: 0.02)
-    outcome = carry_out(tiny, tmp_path)
-    assert outcome.ending == "collapsed"
-    assert "spread is 0.020, below 0.1" in outcome.reason
-    assert outcome.probe["spread"] == 0.02
+    record = carry_out(tiny, tmp_path)
+    assert record.status == "collapsed"
+    assert "spread is 0.020, below 0.1" in record.reason
+    assert record.metrics["spread"] == 0.02
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_what_is_wrong_with_a_run_is_its_outcome(tmp_path, tiny, monkeypatch, er
 
     with monkeypatch.context() as patch:
         patch.setattr(Method, "__call__", call)
-        outcome = carry_out(tiny, tmp_path)
-    assert outcome.ending == "failed"
-    assert outcome.reason.startswith(reason)
-    assert "\n" not in outcome.reason
-    assert carry_out(tiny, tmp_path).ending == "complete"
+        record = carry_out(tiny, tmp_path)
+    assert record.status == "failed"
+    assert record.reason.startswith(reason)
+    assert "\n" not in record.reason
+    assert carry_out(tiny, tmp_path).status == "complete"
 
 
 @pytest.mark.parametrize(
@@ -126,9 +126,9 @@ def test_whoever_watches_may_end_a_run(tmp_path, tiny):
             raise Stopped("pruned", "seen enough")
 
     config = with_values(tiny, {"epochs": 3, "probe_every": 1})
-    outcome = carry_out(config, tmp_path, watch)
+    record = carry_out(config, tmp_path, watch)
     assert seen == [1, 2]
-    assert (outcome.ending, outcome.reason, outcome.epoch) == ("pruned", "seen enough", 2)
+    assert (record.status, record.reason, record.epoch) == ("pruned", "seen enough", 2)
     assert not (tmp_path / "backbone.safetensors").exists()
     assert probes(tmp_path / "nowhere") == []
 
@@ -136,6 +136,6 @@ def test_whoever_watches_may_end_a_run(tmp_path, tiny):
 def test_a_batch_that_does_not_fit_is_a_fault_of_the_run(tmp_path):
     config = recipes.recipe("builtin-simclr")
     config = replace(config, run=replace(config.run, batch_size=5000))
-    outcome = carry_out(config, tmp_path / "run")
-    assert outcome.ending == "failed"
-    assert "does not fit into the" in outcome.reason
+    record = carry_out(config, tmp_path / "run")
+    assert record.status == "failed"
+    assert "does not fit into the" in record.reason

@@ -3,21 +3,20 @@
 import csv
 import json
 import os
-import shutil
 import signal
 import threading
-import time
 from dataclasses import replace
 
+import optuna
 import pytest
 import torch
 
 from amcl.evaluation import KnnSettings, Protocols
 from amcl.methods import Method
-from amcl.sweep import Finding, Point, SweepFolder, grid, sweep
+from amcl.results import Record
+from amcl.sweep import Point, SweepFolder, engine, grid, storage, sweep
 from amcl.sweep import runs as module
 from amcl.sweep.fields import with_values
-from amcl.sweep.outcome import Outcome
 from amcl.training import Interrupted, RunError
 from tiny_runs import interrupt_at, picture_folder
 
@@ -44,7 +43,7 @@ def trained(monkeypatch) -> list[str]:
     def carry_out(config, folder):
         names.append(folder.name)
         folder.mkdir(parents=True, exist_ok=True)
-        return Outcome(ending="complete", probe={"knn_validation": 0.5}, epoch=1)
+        return Record(name=folder.name, metrics={"knn_validation": 0.5}, epoch=1)
 
     monkeypatch.setattr(module, "carry_out", carry_out)
     return names
@@ -59,9 +58,10 @@ def test_each_run_once_and_what_it_came_to(tmp_path, tiny):
     assert [line.split("  ")[0] for line in told] == ["1/4", "2/4", "3/4", "4/4"]
     backbones = [folder.run(p.name) / "backbone.safetensors" for p in points]
     assert len({b.read_bytes() for b in backbones}) == 4
-    for point, finding in zip(points, found, strict=True):
-        rows = (folder.run(point.name) / "metrics.jsonl").read_text().splitlines()
-        assert finding.probe["knn_validation"] == json.loads(rows[-1])["knn_validation"]
+    for point, record in zip(points, found, strict=True):
+        assert (record.values, record.seed) == (point.values, point.config.run.seed)
+        rows = (record.path / "metrics.jsonl").read_text().splitlines()
+        assert record.metrics["knn_validation"] == json.loads(rows[-1])["knn_validation"]
     table = list(csv.DictReader((tmp_path / "out/runs.csv").read_text().splitlines()))
     assert [(r["tau"], r["seed"], r["ending"]) for r in table] == [
         (tau, seed, "complete") for tau in ("0.1", "0.5") for seed in "01"
@@ -90,12 +90,13 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path, tiny, monkeypatch):
     assert f"amcl sweep --out '{out}'" in str(stopped.value)
     assert len((out / "runs.csv").read_text().splitlines()) == 2
     stored = SweepFolder(out).read_points()
-    assert [f.ending for f in sweep(stored, out, tell=quiet)] == ["complete"] * 3
+    assert [f.status for f in sweep(stored, out, tell=quiet)] == ["complete"] * 3
     assert starts(SweepFolder(out)) == {"seed=0": 1, "seed=1": 2, "seed=2": 1}
     found = sweep(points[1:2], straight, tell=quiet)
     files = [o / "runs/seed=1/backbone.safetensors" for o in (out, straight)]
     assert files[0].read_bytes() == files[1].read_bytes()
-    assert found == SweepFolder(out).findings(points[1:2])
+    (alone,) = found
+    assert replace(alone, path=None) == replace(SweepFolder(out).records()[1], path=None)
 
 
 def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, trained, monkeypatch):
@@ -103,9 +104,8 @@ def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, traine
 
     def judge(config, run, protocols, split, settings):
         asked.append((run.name, tuple(protocols), split))
-        return {
-            f"{p} {'validation' if split == 'auto' else split}": {"top1": 0.5} for p in protocols
-        }
+        split = "validation" if split == "auto" else split
+        return {f"{p}_top1_{split}": 0.5 for p in protocols}
 
     monkeypatch.setattr(module, "judge", judge)
     points = grid(tiny, {"seed": ["0", "1"]})
@@ -114,8 +114,8 @@ def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, traine
     assert asked == [("seed=0", ("knn",), "validation")]
     found = sweep(points, out, protocols=["knn", "linear"], split="auto", tell=quiet)
     assert asked[1:] == [("seed=0", ("linear",), "auto"), ("seed=1", ("knn", "linear"), "auto")]
-    assert [set(f.results) for f in found] == [{"knn validation", "linear validation"}] * 2
-    assert found[0].metrics["linear_top1_validation"] == 0.5
+    names = {"knn_validation", "knn_top1_validation", "linear_top1_validation"}
+    assert [set(f.metrics) for f in found] == [names] * 2
     sweep(points, out, protocols=["linear", "knn"], tell=quiet)
     assert len(asked) == 3
     assert SweepFolder(out).read_judged() == (("linear", "knn"), "validation")
@@ -126,7 +126,7 @@ def test_other_runs_of_the_folder_may_be_left_alone(tmp_path, tiny, trained, mon
 
     def judge(config, run, protocols, split, settings):
         told.extend((run.name, p, settings.knn.k) for p in protocols)
-        return {f"{p} {split}": {"top1": 0.5} for p in protocols}
+        return {f"{p}_top1_{split}": 0.5 for p in protocols}
 
     monkeypatch.setattr(module, "judge", judge)
     points, out = grid(tiny, {"seed": ["0", "1"]}), tmp_path / "out"
@@ -154,7 +154,7 @@ def test_the_test_split_is_opened_only_when_asked_for(tmp_path, tiny):
     values = {"data": str(images), "image_size": 16, "batch_size": 8, "workers": 0}
     points = grid(with_values(tiny, {**values, "validation": 4}), {"seed": ["0"]})
     found = sweep(points, tmp_path / "out", protocols=["knn"], tell=quiet)
-    assert set(found[0].results) == {"knn validation"}
+    assert [name for name in found[0].metrics if "top1" in name] == ["knn_top1_validation"]
     with pytest.raises((RunError, ValueError, OSError)):
         sweep(points, tmp_path / "out", protocols=["knn"], split="test", tell=quiet)
 
@@ -181,32 +181,19 @@ def test_runs_that_failed_are_taken_up_when_asked(tmp_path, tiny, monkeypatch):
     plain = Method.__call__
 
     def call(self, *args, **kwargs):
-        if not (out / "findings/seed=0.json").exists():
+        if not SweepFolder(out).records():
             raise RuntimeError("out of memory")
         return plain(self, *args, **kwargs)
 
     monkeypatch.setattr(Method, "__call__", call)
     found = sweep(points, out, tell=told.append)
-    assert [f.ending for f in found] == ["failed", "complete"]
+    assert [f.status for f in found] == ["failed", "complete"]
     assert told[0] == "1/2  seed=0  failed: RuntimeError: out of memory"
     monkeypatch.setattr(Method, "__call__", plain)
     assert sweep(points, out, tell=told.append) == found
     found = sweep(points, out, again=True, tell=told.append)
-    assert [f.ending for f in found] == ["complete", "complete"]
+    assert [f.status for f in found] == ["complete", "complete"]
     assert starts(SweepFolder(out)) == {"seed=0": 2, "seed=1": 1}
-
-
-def test_a_finding_that_names_another_file_deletes_nothing(tmp_path, tiny, trained):
-    points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
-    sweep(points, out, tell=quiet)
-    victim, finding = tmp_path / "package.json", out / "findings/seed=0.json"
-    victim.write_text("mine")
-    forged = json.loads(finding.read_text()) | {"ending": "failed"}
-    for name in (str(victim.with_suffix("")), "../../package"):
-        finding.write_text(json.dumps(forged | {"name": name}))
-        with pytest.raises(RunError, match=r"seed=0\.json is damaged \(it names the run"):
-            sweep(points, out, again=True, tell=quiet)
-        assert victim.read_text() == "mine"
 
 
 def test_judging_may_fail_too(tmp_path, tiny, trained, monkeypatch):
@@ -216,34 +203,93 @@ def test_judging_may_fail_too(tmp_path, tiny, trained, monkeypatch):
     monkeypatch.setattr(module, "judge", judge)
     points = grid(tiny, {"seed": ["0", "1"]})
     found = sweep(points, tmp_path / "out", protocols=["linear"], tell=quiet)
-    assert [f.ending for f in found] == ["failed", "failed"]
+    assert [f.status for f in found] == ["failed", "failed"]
     assert found[0].reason == "judging: OutOfMemoryError: no memory"
 
 
-def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path, tiny, trained):
+def started(folder: SweepFolder, name: str) -> None:
+    """Have a run taken by a process that gives one sign of life, and no more."""
+    folder.study.enqueue_trial({}, user_attrs={engine.RUN: name})
+    with pytest.warns(UserWarning, match="Heartbeat"):
+        trial = folder.study.ask()
+    folder.study._storage.record_heartbeat(trial._trial_id)
+
+
+def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path, tiny, trained, monkeypatch):
     points, out, told = grid(tiny, {"seed": ["0", "1", "2"]}), tmp_path / "out", []
     folder = SweepFolder(out)
     folder.add(points)
-    with folder.claim("seed=1") as mine:
-        assert mine
-        with folder.claim("seed=1") as other:
-            assert not other
+    started(folder, "seed=1")
+    monkeypatch.setattr(storage, "HEARTBEAT", 1)
+    monkeypatch.setattr(storage, "GRACE", 1)
+    with monkeypatch.context() as patch:  # as if it gave signs of life
+        patch.setattr("optuna.storages.fail_stale_trials", lambda study: None)
+        patch.setattr(engine, "_POLL", 0.1)
         assert len(sweep(points, out, tell=told.append)) == 2
     assert trained == ["seed=0", "seed=2"]
+    assert "1 of 3 runs are marked as running in another process" in told[0]
     assert told[-1] == "1 of 3 runs are with another process: the table is without them."
+    # Where it gives none, its process has died: this is waited for.
     assert len(sweep(points, out, tell=told.append)) == 3
     assert trained == ["seed=0", "seed=2", "seed=1"]
 
 
-def test_a_process_that_ended_lets_go_of_its_run(tmp_path):
-    folder = SweepFolder(tmp_path)
-    child = os.fork()
-    if child == 0:
-        with folder.claim("run"):
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(child, 0)
-    with folder.claim("run") as mine:
-        assert mine
+def test_what_two_processes_want_is_done_by_the_first(tmp_path, tiny, trained, monkeypatch):
+    """Both have seen that a run is free, and both have queued a trial of it."""
+    points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
+    folder = SweepFolder(out)
+    folder.add(points)
+    runs = module.SweepRuns(
+        names=("seed=0",),
+        folder=out,
+        storage=folder.address,
+        points={point.name: point for point in points},
+        wanted={},
+    )
+    first, second = (engine._Worker(runs, quiet) for _ in range(2))
+    carry_out = module.carry_out
+
+    def meanwhile(config, run):
+        folder.study.enqueue_trial({}, user_attrs={engine.RUN: "seed=0"})
+        second.attempt("seed=0")
+        return carry_out(config, run)
+
+    monkeypatch.setattr(module, "carry_out", meanwhile)
+    first.attempt("seed=0")
+    second.attempt("seed=0")  # it has ended, and so nothing is left to do
+    assert trained == ["seed=0"]
+    assert [t.state.name for t in folder.study.trials] == ["COMPLETE", "FAIL", "FAIL"]
+    assert [r.status for r in folder.records()] == ["complete"]
+
+
+def test_a_run_that_kills_its_processes_is_given_up(tmp_path, tiny, trained, monkeypatch):
+    points, out = grid(tiny, {"seed": ["0", "1"]}), tmp_path / "out"
+    folder = SweepFolder(out)
+    folder.add(points)
+    for _ in range(3):
+        started(folder, "seed=0")
+        folder.study.tell(folder.study.trials[-1].number, state=optuna.trial.TrialState.FAIL)
+    found = sweep(points, out, tell=quiet)
+    assert [f.status for f in found] == ["failed", "complete"]
+    assert found[0].reason == "its process died, 3 times"
+    assert [f.status for f in sweep(points, out, again=True, tell=quiet)] == ["complete"] * 2
+    assert trained == ["seed=1", "seed=0"]
+
+
+def test_machines_share_a_sweep_through_its_storage(tmp_path, tiny, trained):
+    points, url = grid(tiny, {"seed": ["0", "1"]}), f"sqlite:///{tmp_path}/shared.db"
+    asked = {"storage": url, "study": "ours", "tell": quiet}
+    sweep(points[:1], tmp_path / "one", **asked)
+    found = sweep(points, tmp_path / "two", **asked)
+    assert trained == ["seed=0", "seed=1"]
+    assert [f.name for f in found] == trained
+    assert not (tmp_path / "two/study.db").exists()
+    assert len(sweep([], tmp_path / "two", tell=quiet)) == 2  # the folder names the storage
+    with pytest.raises(RunError, match="another storage"):
+        sweep(points, tmp_path / "two", storage=f"sqlite:///{tmp_path}/other.db", tell=quiet)
+    with pytest.raises(ValueError, match="--storage is no address of a database"):
+        sweep(points, tmp_path / "three", storage="nonsense", tell=quiet)
+    assert not (tmp_path / "three").exists()
 
 
 def test_settings_of_a_run_do_not_change(tmp_path, tiny, trained):
@@ -270,7 +316,7 @@ def test_what_has_not_begun_may_change(tmp_path, tiny):
     wrong = grid(with_values(tiny, {"data": str(tmp_path / "imagse")}), {"seed": ["0"]})
     with pytest.raises(FileNotFoundError, match="imagse"):
         sweep(wrong, out, tell=quiet)
-    assert sweep(grid(tiny, {"seed": ["0"]}), out, tell=quiet)[0].ending == "complete"
+    assert sweep(grid(tiny, {"seed": ["0"]}), out, tell=quiet)[0].status == "complete"
 
 
 def test_points_of_any_names(tmp_path, tiny, trained):
@@ -303,19 +349,26 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, tiny, trained):
 def test_damaged_files_are_named(tmp_path, tiny, trained):
     points, out = grid(tiny, {"seed": ["0", "1"]}), tmp_path / "out"
     sweep(points, out, tell=quiet)
-    finding, listing = out / "findings/seed=1.json", out / "sweep.json"
-    whole = finding.read_text()
-    for text in ("", "[]", "{", whole.replace("complete", "done"), '{"name": "seed=1"}', "\x00"):
-        finding.write_text(text)
-        with pytest.raises(RunError, match=r"seed=1\.json is damaged .* remove it"):
-            sweep(points, out, tell=quiet)
-    finding.unlink()
-    assert len(sweep(points, out, tell=quiet)) == 2
+    listing, file = out / "sweep.json", out / "study.db"
     whole = listing.read_text()
-    for old, new in (('"runs"', '"rusn"'), ('"values": {', '"values": 3, "was": {'), ("{", "[")):
+    for old, new in (('"split"', '"spilt"'), ('"protocols": [', '"protocols": ["x"'), ("{", "[")):
         listing.write_text(whole.replace(old, new))
         with pytest.raises(RunError, match=r"sweep\.json is damaged"):
             sweep(points, out, tell=quiet)
+    listing.write_text(whole)
+    file.write_bytes(b"no database" * 99)
+    with pytest.raises(RunError, match="file is not a database"):
+        sweep(points, out, tell=quiet)
+
+
+def test_without_its_study_the_runs_are_not_trained_again(tmp_path, tiny):
+    points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
+    found = sweep(points, out, tell=quiet)
+    (out / "study.db").unlink()
+    (out / "sweep.json").write_text('{"protocols": [], "split": "validation"}')
+    assert SweepFolder(out).read_points() == []
+    assert sweep(points, out, tell=quiet) == found
+    assert starts(SweepFolder(out)) == {"seed=0": 1}
 
 
 def test_a_full_disk_leaves_a_sweep_that_goes_on(tmp_path, tiny, trained, monkeypatch):
@@ -331,7 +384,7 @@ def test_a_full_disk_leaves_a_sweep_that_goes_on(tmp_path, tiny, trained, monkey
         plain(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    for files in range(5):  # so many are written before the disk is full
+    for files in range(3):  # written before the disk is full
         room = files
         with pytest.raises(OSError, match="No space left"):
             sweep(points, out, tell=quiet)
@@ -340,31 +393,17 @@ def test_a_full_disk_leaves_a_sweep_that_goes_on(tmp_path, tiny, trained, monkey
     assert list(out.rglob("*.writing")) == []
 
 
-def test_two_that_add_runs_lose_none(tmp_path, tiny, monkeypatch):
-    """Each holds the folder while it changes it, else one listing would replace the other."""
-    folder, read = SweepFolder(tmp_path / "out"), SweepFolder.read_points
-
-    def slowly(self):
-        found = read(self)
-        time.sleep(0.1)
-        return found
-
-    monkeypatch.setattr(SweepFolder, "read_points", slowly)
+def test_two_that_add_runs_lose_none(tmp_path, tiny):
+    SweepFolder(tmp_path / "out").add([])
     threads = [
-        threading.Thread(target=folder.add, args=(grid(tiny, {"seed": [seed]}),)) for seed in "0123"
+        threading.Thread(
+            target=SweepFolder(tmp_path / "out").add, args=(grid(tiny, {"seed": [seed]}),)
+        )
+        for seed in "0123"
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(p.name for p in folder.read_points()) == [f"seed={i}" for i in range(4)]
-
-
-def test_findings_are_kept_as_they_are(tmp_path):
-    folder = SweepFolder(tmp_path)
-    results = {"linear test": {"top1": 1 / 3}}
-    kept = Finding(name="a=ü", values={"a": "ü"}, ending="collapsed", epoch=3, results=results)
-    folder.keep(kept)
-    assert folder.findings([Point(values={"a": "ü"}, config=None)]) == [kept]
-    shutil.rmtree(tmp_path / "findings")
-    assert folder.findings([Point(values={"a": "ü"}, config=None)]) == []
+    names = {point.name for point in SweepFolder(tmp_path / "out").read_points()}
+    assert names == {f"seed={i}" for i in range(4)}

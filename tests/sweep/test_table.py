@@ -6,21 +6,21 @@ import statistics
 
 from rich.console import Console
 
-from amcl.sweep import Finding
+from amcl.results import Record
 from amcl.sweep.table import csv_text, groups, line, markdown, table
 
 SHARES = {"0.1": (0.5, 0.7, 0.6), "0.2": (0.25, 0.375, 0.25)}
 
 
-def finding(ending="complete", probe=None, results=None, **values) -> Finding:
+def record(status="complete", metrics=None, **values) -> Record:
     name = ",".join(f"{n}={v}" for n, v in values.items())
-    rest = {"probe": probe or {}, "results": results or {}, "epoch": 3}
-    return Finding(name=name, values=values, ending=ending, reason="why, though", **rest)
+    rest = {"metrics": metrics or {}, "epoch": 3}
+    return Record(name=name, values=values, status=status, reason="why, though", **rest)
 
 
-def seeds() -> list[Finding]:
+def seeds() -> list[Record]:
     return [
-        finding(probe={"knn_validation": share, "spread": 0.9}, tau=tau, seed=str(seed))
+        record(metrics={"knn_validation": share, "spread": 0.9}, tau=tau, seed=str(seed))
         for tau, shares in SHARES.items()
         for seed, share in enumerate(shares)
     ]
@@ -43,17 +43,17 @@ def test_runs_are_taken_together_over_seeds():
 def test_runs_that_ended_badly_are_counted_and_no_more():
     """What a run had found before it diverged is no result of its settings."""
     early = {"knn_validation": 0.01}
-    bad = [finding("diverged", early, tau="0.1", seed="7"), finding("failed", tau="0.1", seed="8")]
+    bad = [record("diverged", early, tau="0.1", seed="7"), record("failed", tau="0.1", seed="8")]
     (group, _) = groups([*seeds(), *bad])
     assert group.runs == "5, 1 diverged, 1 failed"
     assert group.metric("knn_validation").startswith(f"{100 * statistics.mean(SHARES['0.1']):.1f}")
-    (alone,) = groups([finding("collapsed", {"knn_validation": 0.5}, tau="1")])
+    (alone,) = groups([record("collapsed", {"knn_validation": 0.5}, tau="1")])
     assert (alone.runs, alone.metric("knn_validation")) == ("1, 1 collapsed", "50.0 %")
     assert alone.metric("other") == ""
 
 
 def test_fields_that_some_runs_have():
-    found = [finding(form="softmax"), finding(form="top_k", top_k="5")]
+    found = [record(form="softmax"), record(form="top_k", top_k="5")]
     assert cells(markdown(found)) == [
         ["form", "top_k", "runs"],
         ["softmax", "–", "1"],
@@ -62,8 +62,8 @@ def test_fields_that_some_runs_have():
 
 
 def test_every_number_is_in_the_csv():
-    results = {"linear test": {"top1": 1 / 3}, "few-labels validation": {"n=1": 0.1}}
-    found = [*seeds(), finding("failed", seed="9"), finding(results=results, tau="a,b")]
+    metrics = {"linear_top1_test": 1 / 3, "few-labels_n=1_validation": 0.1}
+    found = [*seeds(), record("failed", seed="9"), record(metrics=metrics, tau="a,b")]
     rows = list(csv.DictReader(io.StringIO(csv_text(found))))
     assert [row["run"] for row in rows] == [f.name for f in found]
     assert float(rows[0]["knn_validation"]) == SHARES["0.1"][0]
@@ -74,16 +74,16 @@ def test_every_number_is_in_the_csv():
 
 
 def test_a_line_for_people():
-    results = {"linear validation": {"top1": 0.5, "seconds": 12.3456}}
-    assert line(finding(results=results, tau="1")) == "tau=1  linear_top1_validation 50.0 %"
-    assert line(finding(probe={"spread": 0.51239}, tau="1")) == "tau=1  spread 0.512"
-    assert line(finding("diverged", tau="1")) == "tau=1  diverged: why, though"
-    assert line(finding("collapsed", {"knn_test": 0.1}, tau="1")).endswith("10.0 %  (collapsed)")
+    metrics = {"linear_top1_validation": 0.5, "linear_seconds_validation": 12.3456}
+    assert line(record(metrics=metrics, tau="1")) == "tau=1  linear_top1_validation 50.0 %"
+    assert line(record(metrics={"spread": 0.51239}, tau="1")) == "tau=1  spread 0.512"
+    assert line(record("diverged", tau="1")) == "tau=1  diverged: why, though"
+    assert line(record("collapsed", {"knn_test": 0.1}, tau="1")).endswith("10.0 %  (collapsed)")
 
 
 def test_names_with_brackets_are_shown_as_they_are():
     out = io.StringIO()
-    Console(file=out, width=200).print(table([finding(data="my [bold]photos[/x]")]))
+    Console(file=out, width=200).print(table([record(data="my [bold]photos[/x]")]))
     assert "my [bold]photos[/x]" in out.getvalue()
     assert "runs" in out.getvalue()
 
@@ -94,12 +94,13 @@ def test_nothing_found_is_no_error():
 
 
 def test_no_header_is_broken_within_a_word_on_a_narrow_terminal():
-    results = {
-        f"{protocol} validation": {"top1": 0.5, "top5": 0.75}
+    metrics = {
+        f"{protocol}_{name}_validation": value
         for protocol in ("knn", "linear", "few-labels", "finetune")
+        for name, value in (("top1", 0.5), ("top5", 0.75))
     }
     few = [
-        finding(probe={"knn_validation": 0.1}, results=results, tau=tau, batch_size=size, seed=seed)
+        record(metrics={"knn_validation": 0.1} | metrics, tau=tau, batch_size=size, seed=seed)
         for tau in ("0.1", "0.2")
         for size in ("64", "128")
         for seed in ("0", "1")

@@ -137,7 +137,7 @@ def test_two_processes_and_a_stop(tmp_path, small):
     assert {starts(r) for r in (out / "runs").iterdir()} == {1}
     # Alone, it comes to the same as what was never stopped.
     found = sweep(points, out, tell=told.append)
-    assert [f.ending for f in found] == ["complete", "complete"]
+    assert [f.status for f in found] == ["complete", "complete"]
     assert starts(run) == 2
     sweep(points, tmp_path / "straight", tell=told.append)
     assert same_backbones(out, tmp_path / "straight")
@@ -162,9 +162,9 @@ def test_a_worker_that_is_killed(tmp_path, small):
         sweep(points, out, jobs=2, tell=told.append)
     thread.join()
     # The other one did all that was left to it, and perhaps what this one was at.
-    found = SweepFolder(out).findings(points)
+    found = SweepFolder(out).records()
     assert len(found) == len(told) >= 3
-    assert {f.ending for f in found} == {"complete"}
+    assert {f.status for f in found} == {"complete"}
     assert [f.name for f in sweep(points, out, tell=told.append)] == names
     assert 4 <= sum(starts(SweepFolder(out).run(name)) for name in names) <= 5
     sweep(points, tmp_path / "straight", tell=told.append)

@@ -142,7 +142,7 @@ def test_a_run_of_a_sweep_goes_on_with_its_fitted_batch(tmp_path, monkeypatch):
         interrupt_at(patch, step=1)
         with pytest.raises(RunError, match="after step 1 of 2"):
             carry_out(config, tmp_path / "run")
-    assert carry_out(config, tmp_path / "run").ending == "complete"
+    assert carry_out(config, tmp_path / "run").status == "complete"
     assert Config.from_file(tmp_path / "run/config.toml").run.batch_size == 34
     (tmp_path / "run/backbone.safetensors").unlink()
     with pytest.raises(RunError, match=r"other settings \(tau\)"):

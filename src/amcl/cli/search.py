@@ -12,8 +12,8 @@ from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
 from amcl.cli.tables import results_console
-from amcl.search.objective import LABELS, Objective, is_share
-from amcl.search.study import TRIALS, Pruner, StudyFolder
+from amcl.search.folder import TRIALS, Pruner, StudyFolder
+from amcl.search.objective import Objective
 from amcl.training import Config
 from amcl.training.display import console, log_to_console
 
@@ -31,32 +31,32 @@ amcl search --out studies/first --trials 50
 
 Trials start from the settings that the other options give, which are those of `amcl pretrain`, and
 differ in the fields of the space. They are judged at their last epoch on images held out of the
-training images, never on the test split. A study in --out is gone on with. At its end: best.toml,
-for `amcl pretrain --config`, trials.csv, summary.md and pictures. Trials that cannot be told apart
+training images, never on the test split. A study in --out is resumed. At its end: best.toml, for
+`amcl pretrain --config`, trials.csv, summary.md and pictures. Trials that cannot be told apart
 from the best are named; of those within one standard error, the one that changes the least is
 chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Start):
-    """What `amcl search` takes."""
+    """Options of `amcl search`."""
 
     out: Path
-    """The folder of the study; one that exists is gone on with."""
+    """Folder of the study; one that exists is resumed."""
     trials: int = TRIALS
-    """How many the study is to have in all; a study that is gone on with remembers it."""
+    """Number of trials that the study is to have in all; a resumed study remembers it."""
     space: tuple[str, ...] = ()
     """Fields and where to look, as in lr=1e-3:1:log heads=2:6 form=softmax,top_k; the word paper,
     or nothing, is the paper's space of η, ι, β, C and κ."""
     objective: Literal["auto", Objective] = "auto"
-    """What is judged by; auto: kNN, or where there are no labels the effective rank."""
+    """What trials are judged by; auto: kNN, or where there are no labels the effective rank."""
     pruner: Literal["auto", Pruner] = "auto"
     """Which trials are cut short, by their probes: those below the median of others (also auto),
     by successive halving, or with off no trial."""
     storage: str = ""
-    """The study's database, as Optuna takes it, for several machines; none: a file in --out."""
+    """Database of the study, as Optuna takes it, for several machines; none: a file in --out."""
     study: str | None = None
-    """The study's name in the database; none: that of the folder."""
+    """Name of the study in the database; none: that of the folder."""
     jobs: int = 1
     """Trials at once, each with its share of the cores, or a GPU of its own if there are some."""
     keep_checkpoints: bool = False
@@ -65,15 +65,15 @@ class Options(Start):
 
 
 def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl search", lambda: _search(args), "The same command goes on.")
+    """Run the command and return its exit code."""
+    return attempt("amcl search", lambda: _search(args), "The same command resumes.")
 
 
 def parse(args: list[str]) -> Options:
-    """The options, on top of the recipe, file or study they start from."""
+    """Return the options, on top of the recipe, file or study that they start from."""
     folder = StudyFolder(Path(peek(args).out or ""))
-    known = Config.from_file(folder.base) if folder.exists() else None
-    base = base_config(args, known)
+    stored = Config.from_file(folder.base) if folder.exists() else None
+    base = base_config(args, stored)
     options = read_options(
         Options,
         args,
@@ -91,11 +91,11 @@ def parse(args: list[str]) -> Options:
 
 def _search(args: list[str]) -> None:
     options = parse(args)
-    from amcl.search.conduct import search
+    from amcl.search.study import search
     from amcl.search.summary import table
 
     log_to_console(logging.ERROR)
-    found = search(
+    result = search(
         options.settings,
         options.out,
         trials=options.trials,
@@ -109,20 +109,18 @@ def _search(args: list[str]) -> None:
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
     shown = results_console()
-    objective = found.definition.objective
-    shown.print(table(found.records, LABELS[objective], is_share(objective)))
+    shown.print(table(result.records, result.definition.objective))
     folder = StudyFolder(options.out)
     where = f"everything is in {folder.path}: trials.csv, summary.md, pictures"
-    if found.verdict is None:
+    if result.verdict is None:
         where += "; no trial was complete, and so there is none to train with"
     else:
-        shown.print(" ".join(found.verdict.sentences()), soft_wrap=True, markup=False)
+        shown.print(" ".join(result.verdict.sentences()), soft_wrap=True, markup=False)
         config = shlex.quote(str(folder.best))
-        where += f"\ntrain with the settings of trial {found.verdict.chosen.number}: amcl pretrain "
-        where += f"--config {config}"
-    if (left := options.trials - len(found.records)) > 0:
         where += (
-            f"\n{left} of {options.trials} trials are still marked as running: where the process "
-            "of one has died, the same command takes it up after a minute"
+            f"\ntrain with the settings of trial {int(result.verdict.chosen.name)}: amcl pretrain "
         )
+        where += f"--config {config}"
+    if (left := options.trials - len(result.records)) > 0:
+        where += f"\n{left} of {options.trials} trials are running in other processes"
     shown.print(where, soft_wrap=True, markup=False)

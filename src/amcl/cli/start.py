@@ -191,7 +191,7 @@ def _after(init: Path, data: str | None, method: str) -> Config:
 def peek(args: Sequence[str]) -> argparse.Namespace:
     """The options that decide what all others default to."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("recipe", "config", "resume", "data", "init", "out"):
+    for name in ("recipe", "config", "resume", "data", "init", "out", "storage", "study"):
         parser.add_argument(f"--{name}", nargs="?")
     for name in ("epochs", "mae-epochs", "warmup-epochs", "batch-size", "queue"):
         parser.add_argument(f"--{name}", f"--{name.replace('-', '_')}", nargs="?")

@@ -31,43 +31,47 @@ amcl sweep --grid 'projector=512 128,2048 256' --protocols linear --jobs 2 --out
 amcl sweep --out sweeps/tau
 
 An axis is any option of `amcl pretrain` with its values, but for hardware; eta and iota, for the
-range of τ; recipe, config, method, data or init, for what runs start from. The same command goes
-on where it was stopped, and so does --out alone; more values and seeds join the runs that are
-there. One line a run; at the end a table, and runs.csv and table.md in the folder. Other options
-are those of `amcl pretrain`."""
+range of τ; recipe, config, method, data or init, for what runs start from. The same command
+resumes a sweep that was stopped, and so does --out alone; more values and seeds join its runs.
+Each run prints a line; at the end there is a table, and runs.csv and table.md are in the folder.
+The other options are those of `amcl pretrain`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Start):
-    """What `amcl sweep` takes."""
+    """Options of `amcl sweep`."""
 
     out: Path
-    """The folder of the sweep; one that exists is gone on with."""
+    """Folder of the sweep; one that exists is resumed."""
     grid: tuple[str, ...] = ()
     """Axes, as in tau=0.1,0.2 seed=0,1,2: every combination is a run."""
     protocols: tuple[Protocol, ...] = ()
     """Judge each run by these at its end, as `amcl evaluate` does; none: by its last probe. With
     --out alone: as before."""
     split: Split = "validation"
-    """What protocols judge on. Choose settings by validation, and report on test."""
+    """Images that protocols judge on. Choose settings by validation, and report on test."""
     jobs: int = 1
     """Runs at once, each with its share of the cores, and a GPU of its own where there are some."""
     again: bool = False
     """Take up runs that diverged or failed."""
+    storage: str = ""
+    """Database of the records, as Optuna takes it, for several machines; none: a file in --out."""
+    study: str | None = None
+    """Name of the sweep in the database; none: that of the folder."""
 
 
 def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl sweep", lambda: _sweep(args), "The same command goes on.")
+    """Run the command and return its exit code."""
+    return attempt("amcl sweep", lambda: _sweep(args), "The same command resumes.")
 
 
 def parse(args: list[str]) -> tuple[Options, list[Point]]:
-    """The options, and the runs they ask for."""
-    asked = peek(args)
+    """Return the options, and the runs that they request."""
+    peeked = peek(args)
     if sum(word.partition("=")[0] == "--grid" for word in args) > 1:
         raise ValueError("--grid is given twice: write all axes behind one.")
-    axes = axes_of(asked.grid or ())
-    if both := [name for name in BASES if name in axes and getattr(asked, name)]:
+    axes = axes_of(peeked.grid or ())
+    if both := [name for name in BASES if name in axes and getattr(peeked, name)]:
         raise ValueError(f"--{both[0]} and the axis {both[0]} of the grid: give one of them.")
     starts: dict[str, Options] = {}
     bases: list[Config] = []
@@ -82,7 +86,8 @@ def parse(args: list[str]) -> tuple[Options, list[Point]]:
         return starts[repr(chosen)]
 
     if not axes:
-        return _stored(args, SweepFolder(Path(asked.out or "")))
+        folder = SweepFolder(Path(peeked.out or ""), peeked.storage or "", peeked.study)
+        return _stored(args, folder)
     points = grid(lambda start: options_of(start).settings, axes)
     settings = [options.settings for options in starts.values()]
     refuse_unused(list(zip(bases, settings, strict=True)), args, axes)
@@ -90,19 +95,19 @@ def parse(args: list[str]) -> tuple[Options, list[Point]]:
 
 
 def _stored(args: list[str], folder: SweepFolder) -> tuple[Options, list[Point]]:
-    """The runs of a sweep that is there; only hardware may change."""
+    """Return the runs of a sweep that is resumed; only hardware may change."""
     points = folder.read_points() if folder.exists() else []
     base = points[0].config if points else None
     protocols, split = folder.read_judged() if points else ((), "validation")
     options = _options(args, base_config(args, base), protocols, split)
     if base is None:
         raise ValueError(
-            f"there is no sweep in {folder.path} to go on with: say what the runs of a new one "
-            "differ in, as in --grid tau=0.1,0.2 seed=0,1,2."
+            f"there is no sweep in {folder.path} to resume: say what the runs of a new one differ "
+            "in, as in --grid tau=0.1,0.2 seed=0,1,2."
         )
     if changed := differing(base, options.settings):
         raise ValueError(
-            f"without --grid a sweep goes on as it began, and {', '.join(changed)} would change "
+            f"without --grid a sweep resumes as it began, and {', '.join(changed)} would change "
             "it: leave that out, or say what the runs differ in with --grid."
         )
     return options, [replace(p, config=on_machine(p.config, options.settings)) for p in points]
@@ -134,21 +139,23 @@ def _sweep(args: list[str]) -> None:
     log_to_console(logging.ERROR)
     count = f"{len(points)} run{'s' * (len(points) > 1)}"
     console.print(f"{count} in {options.out}", soft_wrap=True, markup=False)
-    findings = sweep(
+    records = sweep(
         points,
         options.out,
         jobs=options.jobs,
         protocols=options.protocols,
         split=options.split,
         again=options.again,
+        storage=options.storage,
+        study=options.study,
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
     shown = results_console()
-    shown.print(table(findings, shown.width))
+    shown.print(table(records, shown.width))
     shown.print(
         f"the whole table is in {options.out}: runs.csv, table.md", soft_wrap=True, markup=False
     )
-    if findings and all(found.ending in BAD for found in findings):
+    if records and all(record.status in BAD for record in records):
         raise RunError(
             "not one run came to its end: see the reasons above or in runs.csv. --again takes "
             "them up anew."

@@ -7,12 +7,12 @@ from amcl.data import has_test_split
 from amcl.experiments.cases import Part
 from amcl.experiments.pool import Pool
 from amcl.experiments.tables import Filled
-from amcl.sweep.judge import Split
+from amcl.sweep.judge import Split, metrics_of
 from amcl.sweep.workers import Tell
 from amcl.training import Config, Interrupted, RunError
 from amcl.training.pretrain import load_data
 
-_SPLITS = {"train": "training"}
+_SPLITS = {"test": "test", "validation": "validation", "train": "training"}
 
 
 def conduct(
@@ -45,9 +45,12 @@ def conduct(
             "failed."
         )
     asked = {case.metric.source for part in parts for case in part.cases}
-    judged = [key.split() for found in findings.values() for key in found.results]
-    splits = dict.fromkeys(split for protocol, split in judged if protocol in asked)
-    return filled, " and ".join(f"{_SPLITS.get(split, split)} images" for split in splits)
+    splits = [
+        told
+        for split, told in _SPLITS.items()
+        if any(metrics_of(f.metrics, p, split) for f in findings.values() for p in asked)
+    ]
+    return filled, " and ".join(f"{split} images" for split in splits)
 
 
 def check_labels(config: Config, parts: Sequence[Part], split: Split, advice: str = "") -> None:

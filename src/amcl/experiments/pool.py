@@ -19,9 +19,10 @@ from amcl.intervals import (
     excludes_zero,
     mean_interval,
 )
-from amcl.sweep import Finding, Point, SweepFolder, sweep
+from amcl.results import Record
+from amcl.sweep import Point, SweepFolder, sweep
 from amcl.sweep.fields import differing, spelled, value_of, with_values
-from amcl.sweep.judge import Split, splits_for
+from amcl.sweep.judge import Split, metrics_of, splits_for
 from amcl.sweep.workers import Tell
 from amcl.training import Config, HardwareSettings, read_metrics
 from amcl.training.hardware import find_accelerator
@@ -129,7 +130,7 @@ class Pool:
         jobs: int = 1,
         again: bool = False,
         tell: Tell = print,
-    ) -> dict[str, Finding]:
+    ) -> dict[str, Record]:
         """Carry out the runs that have not been, and judge them; what each came to, by name."""
         asked = [c.metric.protocol for part in parts for c in part.cases]
         protocols: list[Protocol] = [p for p in dict.fromkeys(asked) if p is not None]
@@ -159,7 +160,7 @@ class Pool:
         """The folder of a run."""
         return SweepFolder(self.path).run(self.point(config, seed).name)
 
-    def number(self, case: Case, seeds: Sequence[int], findings: dict[str, Finding]) -> Number:
+    def number(self, case: Case, seeds: Sequence[int], findings: dict[str, Record]) -> Number:
         """What fills a case."""
         values, bad = {}, []
         images: int | None = None
@@ -168,9 +169,9 @@ class Pool:
             if found is None:
                 bad.append(f"seed {seed}: another process is at it")
                 continue
-            if found.ending != "complete":
-                bad.append(f"seed {seed} {found.ending}: {found.reason}")
-            if found.ending in ("complete", "collapsed"):
+            if found.status != "complete":
+                bad.append(f"seed {seed} {found.status}: {found.reason}")
+            if found.status in ("complete", "collapsed"):
                 value = self._value(case, found)
                 if value is None:
                     bad.append(f"seed {seed}: too few labeled images")
@@ -179,10 +180,10 @@ class Pool:
                     images = images or self._images(case, found)
         return Number(values, tuple(bad), images)
 
-    def _run(self, found: Finding) -> Path:
+    def _run(self, found: Record) -> Path:
         return SweepFolder(self.path).run(found.name)
 
-    def _value(self, case: Case, found: Finding) -> float | None:
+    def _value(self, case: Case, found: Record) -> float | None:
         """The number of a run; None where a set has too few labels for it."""
         metric = case.metric
         if metric.source == "pairs":
@@ -192,11 +193,11 @@ class Pool:
             losses: list[float] = [row["loss"] for row in rows if row["kind"] == "epoch"]
             return losses[0 if metric.key == "first_loss" else -1]
         for split in splits_for(metric.source, self.split):
-            if (numbers := found.results.get(f"{metric.source} {split}")) is not None:
-                return numbers.get(metric.key)
-        raise RuntimeError(f"{found.name} was not judged by {metric.source}")
+            if metrics := metrics_of(found.metrics, metric.source, split):
+                return metrics.get(metric.key)
+        return None
 
-    def _images(self, case: Case, found: Finding) -> int | None:
+    def _images(self, case: Case, found: Record) -> int | None:
         """How many images a run's accuracy is of; None where the metric is no accuracy."""
         metric = case.metric
         if not metric.share:
@@ -208,7 +209,7 @@ class Pool:
                 return count if isinstance(count, int) else None
         return None
 
-    def _pairs(self, found: Finding) -> dict[str, float]:
+    def _pairs(self, found: Record) -> dict[str, float]:
         """A run's pairs of views in numbers, kept in its folder."""
         run = self._run(found)
         place = run / "analysis" / f"pairs-{self.pairs.images}-{self.pairs.seed}.json"

@@ -1,15 +1,14 @@
-"""Hyper-parameter search: spaces, studies, and what they found."""
+"""Hyper-parameter search: spaces, studies, and the settings that they choose."""
 
-from amcl.search.records import Record, best_of
 from amcl.search.space import Choice, Range, Space, paper_space, space_from
 
-__all__ = ["Choice", "Range", "Record", "Space", "best_of", "paper_space", "search", "space_from"]
+__all__ = ["Choice", "Range", "SearchResult", "Space", "paper_space", "search", "space_from"]
 
 
 def __getattr__(name: str) -> object:
-    """Optuna and matplotlib are loaded when a search begins."""
-    if name == "search":
-        from amcl.search.conduct import search
+    """Load the modules of a search when it begins."""
+    if name in ("search", "SearchResult"):
+        from amcl.search import study
 
-        return search
+        return getattr(study, name)
     raise AttributeError(f"module 'amcl.search' has no attribute {name!r}")

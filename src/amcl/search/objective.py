@@ -1,12 +1,12 @@
-"""What makes one trial better than another: a number of its features, never of test images."""
+"""Objectives of a search: numbers of the features of a run, never of test images."""
 
+import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 from amcl.data import DataSet
-from amcl.sweep.judge import judge
-from amcl.sweep.outcome import Outcome, Row
+from amcl.results import Record
+from amcl.sweep.outcome import Row
 from amcl.training import Config, RunError
 
 Objective = Literal["knn", "linear", "effective-rank"]
@@ -21,25 +21,44 @@ JUDGED_BY = {
     "linear": "linear probe accuracy on validation images",
     "effective-rank": "effective rank of features, of training images where none are held out",
 }
-_KNN = "knn_validation"
+METRICS = {
+    "knn": "knn_validation",
+    "linear": "linear_top1_validation",
+    "effective-rank": "effective_rank",
+}
+"""The metric of a record that is the objective."""
 
 
 def is_share(objective: Objective) -> bool:
-    """Whether the objective is an accuracy."""
+    """Return True if the objective is an accuracy."""
     return objective != "effective-rank"
 
 
-def spelled_value(objective: Objective, value: float) -> str:
-    """A value for people.
+def score(objective: Objective, record: Record) -> float | None:
+    """Return the objective of a complete run; None for others.
 
-    >>> spelled_value("knn", 0.5), spelled_value("effective-rank", 12.345)
+    >>> score("knn", Record(name="0000", metrics={"knn_validation": 0.5}))
+    0.5
+    """
+    value = record.metrics.get(METRICS[objective], math.nan)
+    return value if record.status == "complete" and math.isfinite(value) else None
+
+
+def format_score(objective: Objective, value: float) -> str:
+    """Return a value for people.
+
+    >>> format_score("knn", 0.5), format_score("effective-rank", 12.345)
     ('50.0 %', '12.3')
     """
     return f"{100 * value:.1f} %" if is_share(objective) else f"{value:.3g}"
 
 
 def on_validation(config: Config) -> Config:
-    """The configuration with its validation images watched; an error if they are the test split."""
+    """Return the configuration with its validation images probed.
+
+    Raises:
+        ValueError: If it probes the test split, or holds no images out.
+    """
     if config.data.probe == "test":
         raise ValueError(
             "a search chooses by what it watches, and --probe test would have it choose by the "
@@ -50,31 +69,24 @@ def on_validation(config: Config) -> Config:
     return replace(config, data=replace(config.data, probe="validation"))
 
 
-def objective_for(data: DataSet, asked: Objective | None) -> Objective:
-    """What to search by: as asked, else kNN where there are labels."""
+def objective_for(data: DataSet, requested: Objective | None) -> Objective:
+    """Return the objective to search by: as requested, else kNN where there are labels."""
     labeled = data.probe is not None
-    if asked is None:
+    if requested is None:
         return "knn" if labeled else "effective-rank"
-    if is_share(asked) and not labeled:
+    if is_share(requested) and not labeled:
         reasons = f" ({'; '.join(data.notes)})" if data.notes else ""
         raise ValueError(
-            f"--objective {asked} needs labels, and {data.name} has none in use{reasons}: use "
+            f"--objective {requested} needs labels, and {data.name} has none in use{reasons}: use "
             "--objective effective-rank, which needs none."
         )
-    return asked
+    return requested
 
 
-def live(objective: Objective, row: Row) -> float:
-    """What a probe says of the objective while a trial goes on."""
-    name = _KNN if is_share(objective) else "effective_rank"
+def probed(objective: Objective, row: Row) -> float:
+    """Return the number of a probe that stands for the objective while a trial runs."""
+    name = METRICS["knn" if is_share(objective) else objective]
     if name not in row:
         raise RunError(f"a probe did not measure {name}: this cannot be searched by {objective}.")
     value: float = row[name]
     return value
-
-
-def final(objective: Objective, config: Config, run: Path, outcome: Outcome) -> float:
-    """The objective of a trial at its last epoch."""
-    if objective != "linear":
-        return live(objective, outcome.probe)
-    return judge(config, run, ["linear"], "validation")["linear validation"]["top1"]

@@ -1,4 +1,4 @@
-"""Which trials are cut short: those that lie below others by more than noise."""
+"""Pruners: trials are cut short that lie below others by more than noise."""
 
 import math
 
@@ -6,14 +6,19 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from amcl.intervals import standard_error
-from amcl.search.study import Definition
+from amcl.search.folder import Definition
 
 _AT_FIRST = 5  # complete trials before the median of them is believed
-_KEPT = 3  # of so many trials, successive halving keeps one
+_KEPT = 3  # successive halving keeps one of this number of trials
 
 
 def pruner_of(definition: Definition, images: int | None) -> optuna.pruners.BasePruner:
-    """The pruner of a study; `images`: how many the objective is measured on, None for no share."""
+    """Return the pruner of a study.
+
+    Args:
+        definition: Definition of the study.
+        images: Number of images that the objective is an accuracy on; None if it is no accuracy.
+    """
     run = definition.config.run
     pruner: optuna.pruners.BasePruner
     if definition.pruner == "off":
@@ -54,7 +59,7 @@ class NoisePruner(optuna.pruners.BasePruner):
 
 
 def is_below(value: float, others: list[float], share: float, images: int) -> bool:
-    """Whether an accuracy lies below the better `share` of others by more than noise.
+    """Return True if an accuracy lies below the better `share` of others by more than noise.
 
     >>> is_below(0.143, [0.179] * 9, 0.5, images=28), is_below(0.143, [0.179] * 9, 0.5, 1000)
     (False, True)

@@ -6,8 +6,8 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
-from amcl.search.storage import number_of
 from amcl.seeds import seed_of
+from amcl.sweep.engine import RUN
 
 _RANDOM = 10  # trials at random before the model of the others is believed
 
@@ -15,7 +15,7 @@ _RANDOM = 10  # trials at random before the model of the others is believed
 class SeededSampler(optuna.samplers.BaseSampler):
     """Tree-structured Parzen estimator; each trial's randomness follows from its number.
 
-    So a study that was stopped goes on as if it had not been, and workers do not repeat each other.
+    So a study that was stopped resumes as if it had not been, and workers do not repeat each other.
     """
 
     def __init__(self, seed: int) -> None:
@@ -23,7 +23,7 @@ class SeededSampler(optuna.samplers.BaseSampler):
         self._tpe = self._for(0)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        self._tpe = self._for(number_of(study, trial))
+        self._tpe = self._for(int(trial.user_attrs.get(RUN, 0)))
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial

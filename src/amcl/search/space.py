@@ -1,4 +1,4 @@
-"""Where a search looks: the paper's spaces, and any field of a configuration."""
+"""Spaces of a search: those of the paper, and any field of a configuration."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,13 +44,13 @@ class Range:
     whole: bool = False
 
     def suggest(self, trial: "Trial", name: str) -> Any:
-        """A number that the sampler finds worth a trial."""
+        """Return a number that the sampler suggests."""
         if self.whole:
             return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
     def ends(self) -> tuple[Any, ...]:
-        """Values to try settings with before any run."""
+        """Return values to check settings with before any run."""
         return self.low, self.high
 
     def __str__(self) -> str:
@@ -64,17 +64,17 @@ class Choice:
     values: tuple[Any, ...]
 
     def suggest(self, trial: "Trial", name: str) -> Any:
-        """A value that the sampler finds worth a trial."""
+        """Return a value that the sampler suggests."""
         return self.values[self.plain.index(trial.suggest_categorical(name, self.plain))]
 
     @property
     def plain(self) -> tuple[Any, ...]:
-        """As a study keeps them: what is neither number nor word, by the words it is typed with."""
+        """Values as a study keeps them: numbers and words, and all else as it is typed."""
         plain = (bool, int, float, str)
         return tuple(v if isinstance(v, plain) else spelled(v) for v in self.values)
 
     def ends(self) -> tuple[Any, ...]:
-        """Values to try settings with before any run."""
+        """Return values to check settings with before any run."""
         return self.values
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ Space = dict[str, Range | Choice]
 
 
 def paper_space(config: Config) -> Space:
-    """The paper's spaces for a method with adaptive temperatures.
+    """Return the paper's space for a method with adaptive temperatures.
 
     η and ι from 1e-5 to 2, to 5 for the ImageNets; β from 1e-5 to 10, by its logarithm; 2 to 6
     heads; for the contrastive losses softmax or top-κ, with κ up to 256 or all negatives.
@@ -116,7 +116,9 @@ def paper_space(config: Config) -> Space:
 
 
 def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Space:
-    """A space as it is typed: fields with ranges or choices, and `paper` for the paper's others.
+    """Return a space from the form in which it is typed.
+
+    Entries are fields with ranges or choices; `paper` adds the other fields of the paper's space.
 
     >>> space_from(Config(), ["lr=1e-3:1:log", "heads=1,3", "batch-size=64:256"])["lr"]
     Range(low=0.001, high=1.0, log=True, whole=False)
@@ -159,7 +161,7 @@ def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Sp
 
 
 def suggest(trial: "Trial", space: Space, config: Config) -> dict[str, Any]:
-    """A point of the space, without the fields that have no effect there."""
+    """Return a point of the space, without the fields that have no effect there."""
     point: dict[str, Any] = {}
     for name, axis in space.items():
         if has_effect(config, name, point):
@@ -191,7 +193,7 @@ def _axis(config: Config, name: str, text: str) -> Range | Choice:
 
 
 def _check(config: Config, space: Space) -> None:
-    """An error for fields that never have an effect, and for ends that are never accepted."""
+    """Raise an error for fields without any effect, and for ends that are never accepted."""
     one_spelling(space)
     for name in sorted(space, key=lambda name: name not in _LINKED):
         if not _matters(config, space, name):
@@ -207,12 +209,12 @@ def _check(config: Config, space: Space) -> None:
 
 
 def _matters(config: Config, space: Space, name: str) -> bool:
-    """Whether a field has an effect anywhere in the space."""
+    """Return True if a field has an effect anywhere in the space."""
     return any(has_effect(config, name, point) for point in _corners(config, space, name))
 
 
 def _check_end(config: Config, space: Space, name: str, end: Any) -> None:
-    """An error if no corner of the space accepts this value of a field."""
+    """Raise an error if no corner of the space accepts this value of a field."""
     first: ValueError | None = None
     for point in _corners(config, space, name):
         if has_effect(config, name, point):
@@ -226,7 +228,7 @@ def _check_end(config: Config, space: Space, name: str, end: Any) -> None:
 
 
 def _corners(config: Config, space: Space, name: str) -> Iterator[dict[str, Any]]:
-    """Ends of the fields that hang on each other, in all combinations, but for one field."""
+    """Yield all combinations of ends of the fields that depend on each other, but for one."""
     linked = conditions(config, space) | set(_LINKED)
     others = [other for other in space if other in linked and other != name]
     for ends in itertools.product(*(space[other].ends() for other in others)):

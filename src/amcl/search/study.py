@@ -1,205 +1,246 @@
-"""What a study is, and its folder."""
+"""Search: trials of a study up to a number, and the settings that they choose."""
 
-import os
-import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
-import tomli_w
+from amcl.files import write_text
+from amcl.redaction import HIDDEN
+from amcl.results import Record
+from amcl.search.folder import Definition, Pruner, StudyFolder
+from amcl.search.objective import JUDGED_BY, Objective, is_share, objective_for, on_validation
+from amcl.search.plots import save_plots
+from amcl.search.space import PAPER, space_from
+from amcl.search.summary import csv_text, markdown
+from amcl.search.trials import SearchRuns
+from amcl.search.verdict import Verdict, complete, verdict_of
+from amcl.settings import whole_number
+from amcl.sweep.engine import Trials, tell_running, work
+from amcl.sweep.fields import spelled, value_from, with_values
+from amcl.sweep.storage import storage_url, without_password
+from amcl.sweep.workers import Tell, for_workers, work_together
+from amcl.training import Config, Interrupted, RunError
+from amcl.training.pretrain import load_data
+from amcl.training.start import first_stage
 
-from amcl.files import is_free, write_text
-from amcl.redaction import HIDDEN, redact
-from amcl.search.objective import OBJECTIVES, Objective
-from amcl.search.space import Space, space_from
-from amcl.settings import choose, whole_number
-from amcl.sweep.fields import differing, on_machine
-from amcl.training import Config, RunError
-
-Pruner = Literal["median", "halving", "off"]
-PRUNERS: tuple[Pruner, ...] = Pruner.__args__  # type: ignore[attr-defined]
-TRIALS = 25
-"""As many as the paper has."""
+if TYPE_CHECKING:
+    import optuna
 
 
 @dataclass(frozen=True, kw_only=True)
-class Definition:
-    """What a study is: trials of one study differ in nothing else."""
+class SearchResult:
+    """The state of a study.
 
-    config: Config
-    space: Space
-    objective: Objective
-    pruner: Pruner = "median"
-
-    def __post_init__(self) -> None:
-        choose("objective", self.objective, OBJECTIVES)
-        choose("pruner", self.pruner, PRUNERS)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For files and storages."""
-        config = on_machine(self.config, Config()).to_toml()
-        return {
-            "objective": self.objective,
-            "pruner": self.pruner,
-            "space": {name: str(axis) for name, axis in self.space.items()},
-            "config": Config.from_toml(config).to_toml(),  # 5.0, where a recipe says 5
-        }
-
-    def differing(self, other: "Definition") -> list[str]:
-        """Names of what differs."""
-        mine, theirs = self.to_dict(), other.to_dict()
-        found = [key for key in mine if key != "config" and mine[key] != theirs[key]]
-        return found + differing(self.config, other.config)
-
-
-class StudyFolder:
-    """The files of a study.
-
-    `study.toml` says what is searched and `base.toml` what trials start from; `study.db` is the
-    storage, `trials` holds their run folders. `best.toml`, `trials.csv`, `summary.md` and pictures
-    are made from those.
+    Args:
+        definition: Definition of the study.
+        records: Trials that have ended, in order; `values` is the point of the space, and the
+            objective is one of the metrics.
+        verdict: Trials that are level with the best, and the chosen one; None without a complete
+            trial.
+        config: Configuration of the chosen trial.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    definition: Definition
+    records: list[Record]
+    verdict: Verdict | None
+    config: Config | None
 
     @property
-    def listing(self) -> Path:
-        return self.path / "study.toml"
-
-    @property
-    def base(self) -> Path:
-        return self.path / "base.toml"
-
-    @property
-    def best(self) -> Path:
-        return self.path / "best.toml"
-
-    def trial(self, number: int) -> Path:
-        return self.path / "trials" / f"{number:04d}"
-
-    def exists(self) -> bool:
-        """Whether there is a study here."""
-        return self.listing.is_file()
-
-    def read(self, storage: str = "", study: str | None = None) -> tuple[Definition, str, str]:
-        """What the study is, its storage, and the name it has there.
-
-        `storage`: its address with the password, which is not written down. An error if it or
-        `study`, the name, is another.
-        """
-        try:
-            listed = tomllib.loads(self.listing.read_text(encoding="utf-8"))
-            config = Config.from_file(self.base)
-            definition = Definition(
-                config=config,
-                space=space_from(config, listed["space"]),
-                objective=listed["objective"],
-                pruner=listed["pruner"],
-            )
-            known, name = str(listed["storage"]), str(listed["study"])
-        except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{self.listing} is damaged: {error!r}.") from None
-        if storage and without_password(storage) != known:
-            raise RunError(f"{self.path} holds a study in another storage: {known or 'study.db'}.")
-        if known and not storage and HIDDEN in known:
-            raise RunError(f"the password is not written down: give --storage {known} with it.")
-        if study not in (None, name):
-            raise RunError(f"{self.path} holds the study {name!r}, not {study!r}.")
-        begun = (self.path / "trials").exists()
-        if begun and not known and not (self.path / "study.db").is_file():
-            raise RunError(
-                f"study.db is gone from {self.path}, and with it what was found: put it back, or "
-                "choose another folder with --out."
-            )
-        return definition, storage or known, name
-
-    def trials(self) -> int:
-        """How many trials the study is to have in all; the paper's number where there is none."""
-        if not self.exists():
-            return TRIALS
-        try:
-            listed = tomllib.loads(self.listing.read_text(encoding="utf-8"))
-            return whole_number("trials", listed.get("trials", TRIALS))
-        except (tomllib.TOMLDecodeError, ValueError) as error:
-            raise RunError(f"{self.listing} is damaged: {error}") from None
-
-    def remember_trials(self, trials: int) -> None:
-        """Write down how many trials the study is to have, for who goes on with it."""
-        if trials != self.trials():
-            listed = tomllib.loads(self.listing.read_text(encoding="utf-8"))
-            write_text(self.listing, tomli_w.dumps({**listed, "trials": trials}))
-
-    def check_free(self, definition: Definition) -> None:
-        """Raise an error if something else is here than the beginning of this very study."""
-        known = [self.base.name] if self._has_base_of(definition) else []
-        if not is_free(self.path, *known):
-            raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
-
-    def _has_base_of(self, definition: Definition) -> bool:
-        """Whether a study of these settings was killed here before it had its listing."""
-        try:
-            return self.base.read_bytes() == definition.config.to_toml().encode()
-        except OSError:
-            return False
-
-    def create(
-        self, definition: Definition, storage: str, study: str, trials: int = TRIALS
-    ) -> None:
-        """Make the folder of a new study of this number of trials."""
-        self.check_free(definition)
-        told = definition.to_dict()
-        del told["config"]
-        head: dict[str, Any] = {"study": study, "storage": without_password(storage)}
-        head["trials"] = trials
-        write_text(self.base, definition.config.to_toml())
-        write_text(self.listing, tomli_w.dumps({**head, **told}))
-
-    def url(self, storage: str) -> str:
-        """The address of a storage; "" is a file of the folder."""
-        if storage:
-            return storage
-        from sqlalchemy.engine import URL
-
-        file = str((self.path / "study.db").resolve())
-        return URL.create("sqlite", database=file).render_as_string()
+    def best(self) -> Record | None:
+        """The trial whose settings are chosen."""
+        return None if self.verdict is None else self.verdict.chosen
 
 
-def without_password(url: str) -> str:
-    """A storage's address as it may be written down.
+def search(
+    config: Config,
+    out: str | Path,
+    *,
+    trials: int | None = None,
+    space: Sequence[str] | None = None,
+    objective: Objective | None = None,
+    pruner: Pruner | None = None,
+    storage: str = "",
+    study: str | None = None,
+    jobs: int = 1,
+    keep_checkpoints: bool = False,
+    tell: Tell = print,
+) -> SearchResult:
+    """Search for the settings that serve best.
 
-    >>> without_password("postgresql://me:secret@host/studies")
-    'postgresql://me:***@host/studies'
+    Args:
+        config: Settings that trials start from.
+        out: Folder of the study; a study that is there is resumed.
+        trials: Number of trials that the study is to have in all; None for as many as it had
+            before, or 25.
+        space: Fields and their ranges, as in "lr=1e-3:1:log"; None for the paper's spaces.
+        objective: What trials are judged by, on validation images; None for kNN, or without labels
+            for the effective rank.
+        pruner: Which trials are cut short by their probes: those below the median of others (the
+            default), by successive halving, or with "off" none.
+        storage: Any database that Optuna takes, for several machines; "" for a file in `out`.
+        study: Name of the study in the database; None for the name of the folder.
+        jobs: Number of processes that share the trials.
+        keep_checkpoints: Keep the checkpoints of trials that have ended; backbones always stay.
+        tell: Function that shows a line to people.
+
+    Returns:
+        The records of the trials, the verdict on them, and the chosen configuration.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> config = recipe("builtin-simclr-amcl")
+        >>> result = search(config, "studies/toy", trials=9)  # doctest: +SKIP
+        >>> result.best.metrics["knn_validation"]  # doctest: +SKIP
     """
-    if not url:
-        return url
-    from sqlalchemy.engine import make_url
-
-    with storage_errors(url):
-        return redact(make_url(url).render_as_string(hide_password=True))
-
-
-@contextmanager
-def storage_errors(url: str) -> Iterator[None]:
-    """Errors of a storage as one line."""
-    import optuna
-    import sqlalchemy.exc
-
+    folder = StudyFolder(Path(out))
+    trials = whole_number("trials", folder.trials() if trials is None else trials)
+    whole_number("jobs", jobs)
+    if folder.exists():
+        definition, storage, study = folder.read(storage, study)
+        definition = _unchanged(folder, definition, config, space, objective, pruner)
+        folder.remember_trials(trials)
+    else:
+        definition = _define(config, space, objective, pruner or "median")
+        study = study or folder.path.resolve().name
+        folder.check_free(definition)
+    runs = SearchRuns(
+        names=tuple(f"{number:04d}" for number in range(trials)),
+        folder=folder.path,
+        url=storage_url(folder.path, storage),
+        study=study,
+        definition=definition,
+        images=validation_images(definition),
+        jobs=jobs,
+        keep_checkpoints=keep_checkpoints,
+    )
+    if storage:
+        runs.open(checked=False)  # an error of the storage comes before anything is written here
+    if not folder.exists():
+        folder.create(definition, storage, study, trials)
+    opened = runs.open(checked=False)
+    before = Trials(opened)
+    ended = [*before.records().values()]
+    tell(_begin(folder, definition, len(ended), trials))
+    tell_running(before, runs.names, tell)
+    runs = replace(runs, complete=len(complete(definition.objective, ended)))
     try:
-        yield
-    except sqlalchemy.exc.ArgumentError as error:
-        where = url.split("://")[0] if "://" in url else "--storage"
+        work_together(partial(work, runs), jobs, tell, folder.path / "logs")
+    except Interrupted as stopped:
+        raise _resumable(folder, opened, trials, storage, stopped) from stopped
+    finally:
+        result = report(folder, opened, runs)
+    return result
+
+
+def validation_images(definition: Definition) -> int | None:
+    """Return the number of images that the objective is an accuracy on; None if it is none."""
+    if not is_share(definition.objective):
+        return None
+    config = definition.config
+    config = replace(config, data=replace(config.data, memory=0.0))  # nothing is decoded for this
+    probe = load_data(config).probe
+    return None if probe is None else len(probe.queries.labels)
+
+
+def report(folder: StudyFolder, study: "optuna.Study", runs: SearchRuns) -> SearchResult:
+    """Write tables, pictures and the chosen configuration from the trials that have ended."""
+    definition = runs.definition
+    seed = definition.config.run.seed
+    records = [
+        replace(record, seed=seed, path=folder.run(name))
+        for name, record in sorted(Trials(study).records().items())
+    ]
+    verdict, config = verdict_of(definition, records, runs.images), None
+    if verdict is not None:
+        values = {
+            name: value_from(definition.config, name, spelled(value))
+            for name, value in verdict.chosen.values.items()
+        }
+        config = with_values(definition.config, values)
+        # As many devices as the machine has, where it is trained.
+        config = replace(config, hardware=replace(config.hardware, devices=0))
+        write_text(folder.best, config.to_toml())
+    if records:
+        write_text(folder.path / "trials.csv", csv_text(records, definition.objective))
+        pictures, missing = save_plots(study, definition, runs.images, folder.path)
+        names = [picture.name for picture in pictures]
+        page = markdown(records, definition, str(folder.best), names, missing, verdict)
+        write_text(folder.path / "summary.md", page)
+    return SearchResult(definition=definition, records=records, verdict=verdict, config=config)
+
+
+def _resumable(
+    folder: StudyFolder, study: "optuna.Study", trials: int, storage: str, stopped: Interrupted
+) -> Interrupted:
+    """Return the error of an interrupted search, with the command that resumes it."""
+    command = shlex.join(["amcl", "search", "--out", str(folder.path)])
+    if HIDDEN in (address := without_password(storage)):
+        command += f" --storage {shlex.quote(address)}, with the password"
+    return Interrupted(
+        f"stopped with {len(Trials(study).records())} of {trials} trials ended, everything is "
+        f"saved. Go on with: {command}",
+        stopped.exit_code - 128,
+    )
+
+
+def _begin(folder: StudyFolder, definition: Definition, ended: int, trials: int) -> str:
+    """Return a message on what is about to be done."""
+    where = "  ".join(f"{name}={axis}" for name, axis in definition.space.items())
+    if ended >= trials:
+        return f"{folder.path} has {ended} trials, and {trials} are wanted: nothing is left to do"
+    message = (
+        f"{folder.path}: {ended} of {trials} trials have ended; each is judged by "
+        f"{JUDGED_BY[definition.objective]}\nlooking at {where}"
+    )
+    run = definition.config.run
+    if definition.pruner != "off" and run.probe_every >= run.epochs:
+        message += (
+            f"\nno trial can be cut short: its first probe is its last (--probe-every "
+            f"{run.probe_every}, --epochs {run.epochs})"
+        )
+    return message
+
+
+def _define(
+    config: Config, space: Sequence[str] | None, objective: Objective | None, pruner: Pruner
+) -> Definition:
+    """Return the definition of a new study; all is checked that can be, before any trial."""
+    config = on_validation(for_workers(config))
+    where = space_from(config, [PAPER] if space is None else space)
+    if first_stage(config) is not None:
         raise ValueError(
-            f"{where} is no address of a database that is known ({type(error).__name__}): it is "
-            "written like sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
-        ) from None
-    except (
-        sqlalchemy.exc.SQLAlchemyError,
-        optuna.exceptions.OptunaError,
-        ImportError,
-    ) as error:
-        where = url.split("://")[0]
-        first = redact(str(error)).strip().split(os.linesep)[0]
-        raise RunError(f"the storage ({where}) cannot be used: {first}") from error
+            f"each trial of {config.method.name} would begin with a run of MAE of its own: train "
+            "one, and give it to all with --init RUN."
+        )
+    objective = objective_for(load_data(config), objective)
+    return Definition(config=config, space=where, objective=objective, pruner=pruner)
+
+
+def _unchanged(
+    folder: StudyFolder,
+    stored: Definition,
+    config: Config,
+    space: Sequence[str] | None,
+    objective: Objective | None,
+    pruner: Pruner | None,
+) -> Definition:
+    """Return the definition of the study in the folder, on the hardware of now.
+
+    What is left out is as it began; raise an error if something else is requested.
+    """
+    config = on_validation(for_workers(config))
+    requested = Definition(
+        config=config,
+        space=stored.space if space is None else space_from(config, space),
+        objective=objective or stored.objective,
+        pruner=pruner or stored.pruner,
+    )
+    if changed := requested.differing(stored):
+        raise RunError(
+            f"{folder.path} holds a study with other settings: {', '.join(changed)}. Leave them "
+            "out to resume it, or choose another folder with --out."
+        )
+    return requested

@@ -1,4 +1,4 @@
-"""What a study found: a table for the terminal, a page, and a file for spreadsheets."""
+"""Tables of the trials of a study: for the terminal, for a page, and for spreadsheets."""
 
 import csv
 import io
@@ -16,8 +16,10 @@ from rich.console import JustifyMethod
 from rich.table import Table
 from rich.text import Text
 
-from amcl.search.plots import Axis, told
-from amcl.search.records import ENDINGS, Record
+from amcl.results import STATUSES, Record
+from amcl.search.folder import Definition
+from amcl.search.objective import LABELS, Objective, is_share, score
+from amcl.search.space import Choice, Range
 from amcl.search.verdict import Verdict
 
 REASON = 48  # signs of a reason in a table
@@ -26,14 +28,12 @@ TERMINAL = 80  # columns of a narrow one
 ENDING = 2  # the place of the column that has reasons
 
 
-def table(
-    records: Sequence[Record], objective_label: str, share: bool, limit: int | None = None
-) -> Table:
-    """Trials for the terminal, the best first, then those without a value; at most `limit`."""
-    shown = _ranked(records)[:limit]
-    rows = [_row(record, _fields(records), share) for record in shown]
+def table(records: Sequence[Record], objective: Objective, limit: int | None = None) -> Table:
+    """Return a table of trials, the best first, then those without a value; at most `limit`."""
+    shown = _ranked(records, objective)[:limit]
+    rows = [_row(record, _fields(records), objective) for record in shown]
     out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
-    names = _columns(records, objective_label, share)
+    names = _columns(records, objective)
     whole = _kept_whole([name.split() for name in names], rows)
     for place, name in enumerate(names):
         side: JustifyMethod = "left" if name == "ending" else "right"
@@ -48,77 +48,87 @@ def table(
 
 def markdown(
     records: Sequence[Record],
-    axes: Mapping[str, Axis],
-    objective_label: str,
-    share: bool,
+    definition: Definition,
     best_file: str,
     plots: Sequence[str],
+    missing: Mapping[str, str],
     verdict: Verdict | None,
 ) -> str:
-    """A page: what was searched, what to train with, how trials ended, pictures, and all trials."""
+    """Return a page: the space, the settings to train with, pictures, and all trials.
+
+    Args:
+        records: Trials that have ended.
+        definition: Definition of the study.
+        best_file: File of the chosen settings.
+        plots: Files of pictures.
+        missing: Reasons why other pictures are not drawn.
+        verdict: Verdict on the trials, if one is complete.
+    """
     trials = "1 trial" if len(records) == 1 else f"{len(records)} trials"
-    space = [[f"`{name}`", _told_axis(axis)] for name, axis in axes.items()]
-    every = [_row(record, _fields(records), share) for record in _ranked(records)]
+    objective = definition.objective
+    space = [[f"`{name}`", _format_axis(axis)] for name, axis in definition.space.items()]
+    every = [_row(r, _fields(records), objective) for r in _ranked(records, objective)]
     parts = [
         "# Hyper-parameter search",
-        f"{trials} for the greatest {objective_label}.",
+        f"{trials} for the greatest {LABELS[objective]}.",
         "## What was searched",
         _grid(["field", "values"], space),
         "## What to train with",
         _chosen(verdict, best_file),
         "## How the trials ended",
         _grid(["ending", "trials", "reasons"], _endings(records)),
-        *(["## Pictures"] if plots else []),
+        *(["## Pictures"] if plots or missing else []),
         *(f"![{PurePath(plot).stem.replace('_', ' ')}]({quote(plot)})" for plot in plots),
+        *(f"`{name}` is not drawn: {reason}." for name, reason in missing.items()),
         "## All trials",
-        _grid(_columns(records, objective_label, share), every),
+        _grid(_columns(records, objective), every),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def csv_text(records: Sequence[Record]) -> str:
-    """A row for each trial in order, with numbers in full; a field it does not have is empty.
+def csv_text(records: Sequence[Record], objective: Objective) -> str:
+    """Return a row for each trial in order, with numbers in full; a missing field is empty.
 
-    >>> print(
-    ...     csv_text([Record(number=0, ending="complete", point={"eta": 0.5}, value=0.25)]), end=""
-    ... )
+    >>> record = Record(name="0000", values={"eta": 0.5}, metrics={"knn_validation": 0.25})
+    >>> print(csv_text([record], "knn"), end="")
     number,ending,value,reason,run,eta
-    0,complete,0.25,,,0.5
+    0,complete,0.25,,trials/0000,0.5
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     fields = _fields(records)
     writer.writerow(["number", "ending", "value", "reason", "run", *fields])
-    for r in sorted(records, key=lambda r: r.number):
-        point = ["" if name not in r.point else _exact(r.point[name]) for name in fields]
-        writer.writerow([r.number, r.ending, r.value, r.reason, r.run, *point])
+    for r in sorted(records, key=lambda r: int(r.name)):
+        point = ["" if name not in r.values else _exact(r.values[name]) for name in fields]
+        number, run = int(r.name), f"trials/{r.name}"
+        writer.writerow([number, r.status, score(objective, r), r.reason, run, *point])
     return out.getvalue()
 
 
 def _exact(value: Any) -> Any:
-    """Texts and numbers as they are, all else as JSON: true, null, [2048, 128]."""
+    """Return texts and numbers as they are, all else as JSON: true, null, [2048, 128]."""
     plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     return value if plain else json.dumps(value)
 
 
-def _ranked(records: Sequence[Record]) -> list[Record]:
-    """The complete from the greatest value down, then the others by ending and number."""
+def _ranked(records: Sequence[Record], objective: Objective) -> list[Record]:
+    """Return the complete from the greatest value down, then the others by status and number."""
 
     def rank(record: Record) -> tuple[int, float, int]:
-        known = record.value is not None and math.isfinite(record.value)
-        worth = record.value if known and record.value is not None else -math.inf
-        return ENDINGS.index(record.ending), -worth, record.number
+        value = score(objective, record)
+        worth = -math.inf if value is None else value
+        return STATUSES.index(record.status), -worth, int(record.name)
 
     return sorted(records, key=rank)
 
 
 def _fields(records: Sequence[Record]) -> list[str]:
-    """All fields that occur, in the order of the trials."""
-    return list(dict.fromkeys(name for record in records for name in record.point))
+    """Return all fields that occur, in the order of the trials."""
+    return list(dict.fromkeys(name for record in records for name in record.values))
 
 
-def _columns(records: Sequence[Record], objective_label: str, share: bool) -> list[str]:
-    value = objective_label + (" (%)" if share else "")
+def _columns(records: Sequence[Record], objective: Objective) -> list[str]:
+    value = LABELS[objective] + (" (%)" if is_share(objective) else "")
     return ["trial", value, "ending", *_fields(records)]
 
 
@@ -135,23 +145,39 @@ def _kept_whole(headers: Sequence[Sequence[str]], rows: Sequence[Sequence[str]])
     return whole if fits else set()
 
 
-def _row(record: Record, fields: Sequence[str], share: bool) -> list[str]:
-    point = [told(record.point[name]) if name in record.point else "–" for name in fields]
-    return [str(record.number), _number(record.value, share), _ending(record), *point]
+def _row(record: Record, fields: Sequence[str], objective: Objective) -> list[str]:
+    point = [format_value(record.values[n]) if n in record.values else "–" for n in fields]
+    value = score(objective, record)
+    return [str(int(record.name)), _number(value, is_share(objective)), _ending(record), *point]
 
 
 def _number(value: float | None, share: bool) -> str:
-    """A value with three digits, shares in per cent."""
+    """Return a value with three digits, shares in percent."""
     if value is None:
         return "–"
     value = 100 * value if share else value
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}".rstrip(".")
 
 
+def format_value(value: Any) -> str:
+    """Return a value of a field in few characters: three digits of a fraction.
+
+    >>> [format_value(v) for v in (0.123456, 1e-5, 65536, 4.0, True, None, (2048, 128), "top_k")]
+    ['0.123', '1e-05', '65536', '4', 'true', 'none', '2048, 128', 'top_k']
+    """
+    if value is None or isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(format_value, value)) or "()"
+    return str(value)
+
+
 def _ending(record: Record) -> str:
     reason = _first_line(record)
     short = reason if len(reason) <= REASON else reason[: REASON - 1].rstrip() + "…"
-    return f"{record.ending}: {short}" if short else record.ending
+    return f"{record.status}: {short}" if short else record.status
 
 
 def _first_line(record: Record) -> str:
@@ -159,23 +185,24 @@ def _first_line(record: Record) -> str:
     return next(iter(record.reason.strip().splitlines()), "")
 
 
-def _told_axis(axis: Axis) -> str:
-    if axis.choices is not None:
-        return " · ".join(map(told, axis.choices))
-    return f"{told(axis.low)} to {told(axis.high)}" + (", on a log scale" if axis.log else "")
+def _format_axis(axis: Range | Choice) -> str:
+    if isinstance(axis, Choice):
+        return " · ".join(map(format_value, axis.values))
+    scale = ", on a log scale" if axis.log else ""
+    return f"{format_value(axis.low)} to {format_value(axis.high)}{scale}"
 
 
 def _chosen(verdict: Verdict | None, best_file: str) -> str:
-    """What the trials say, and the settings to train with."""
+    """Return the verdict, and the settings to train with."""
     if verdict is None:
         return "No trial came to its end with a value, so there is none to train with."
     chosen = verdict.chosen
-    where = f" (`{chosen.run}`)" if chosen.run else ""
+    values = [[f"`{name}`", format_value(value)] for name, value in chosen.values.items()]
     return "\n\n".join(
         [
             " ".join(verdict.sentences()),
-            f"The settings of trial {chosen.number}{where}:",
-            _grid(["field", "value"], [[f"`{k}`", told(v)] for k, v in chosen.point.items()]),
+            f"The settings of trial {int(chosen.name)} (`trials/{chosen.name}`):",
+            _grid(["field", "value"], values),
             f"To train with them (`{best_file}` has the values in full):",
             f"```bash\namcl pretrain --config {shlex.quote(best_file)}\n```",
         ]
@@ -183,14 +210,14 @@ def _chosen(verdict: Verdict | None, best_file: str) -> str:
 
 
 def _endings(records: Sequence[Record]) -> list[list[str]]:
-    """How many ended how, with the number of times of each reason."""
+    """Return the number of trials of each status, with the number of times of each reason."""
     rows = []
-    for ending in ENDINGS:
-        ended = [r for r in records if r.ending == ending]
-        reasons = Counter(_first_line(r) for r in ended if _first_line(r)).most_common()
+    for status in STATUSES:
+        ended = [r for r in records if r.status == status]
+        counts = Counter(_first_line(r) for r in ended if _first_line(r)).most_common()
         if ended:
-            told_reasons = "; ".join(f"{reason} ({count}×)" for reason, count in reasons)
-            rows.append([ending, str(len(ended)), told_reasons])
+            reasons = "; ".join(f"{reason} ({count}×)" for reason, count in counts)
+            rows.append([status, str(len(ended)), reasons])
     return rows
 
 

@@ -1,56 +1,46 @@
-"""The folder of a sweep: its runs, and what each came to."""
+"""The folder of a sweep, and the study that holds its runs."""
 
-import fcntl
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from amcl.evaluation import PROTOCOLS, Protocol
 from amcl.files import write_text
+from amcl.results import Record
 from amcl.settings import choose
+from amcl.sweep.engine import Trials
 from amcl.sweep.fields import differing
-from amcl.sweep.grid import Point, unsaid
+from amcl.sweep.grid import Point, unnamed_differences
 from amcl.sweep.judge import SPLITS, Split
-from amcl.sweep.outcome import ENDINGS, Ending
+from amcl.sweep.storage import FILE, check_storage, open_study, storage_url, without_password
 from amcl.training import Config, RunError
 
+if TYPE_CHECKING:
+    import optuna
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """What one run of a sweep came to."""
-
-    name: str
-    values: dict[str, str]
-    ending: Ending
-    reason: str = ""
-    epoch: int | None = None
-    probe: dict[str, float] = field(default_factory=dict)
-    """What the last probe found."""
-    results: dict[str, dict[str, float]] = field(default_factory=dict)
-    """What each protocol found on a split: {"linear test": {"top1": 0.5}}."""
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """All of it: knn_validation of the probe, linear_top1_test."""
-        found = dict(self.probe)
-        for judged, metrics in self.results.items():
-            protocol, split = judged.split()
-            found |= {f"{protocol}_{name}_{split}": value for name, value in metrics.items()}
-        return found
+DEFINITION = {"kind": "sweep"}
+_POINT = "run "  # begins the name of the attribute of the study that holds a run's settings
 
 
 class SweepFolder:
     """The files of a sweep.
 
-    `sweep.json` lists its runs and what they are judged by, `configs` holds their settings, `runs`
-    their folders, `findings` what each came to; `runs.csv` and `table.md` are made from those.
+    `study.db` is its study, which holds the settings and the records of all runs; `sweep.json`
+    names another storage of the study, if there is one, and the protocols. `runs` holds the run
+    folders; `runs.csv` and `table.md` are made from the records.
+
+    Args:
+        path: The folder.
+        storage: Address of the database with its password; "" for the one that the folder names.
+        study: Name of the study in it; None for the one that the folder names.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, storage: str = "", study: str | None = None) -> None:
         self.path = path
+        self._requested = storage, study
 
     @property
     def listing(self) -> Path:
@@ -60,19 +50,39 @@ class SweepFolder:
         return self.path / "runs" / name
 
     def exists(self) -> bool:
-        """Whether there is a sweep here."""
+        """Return True if there is a sweep here."""
         return self.listing.is_file()
 
+    @cached_property
+    def address(self) -> tuple[str, str]:
+        """Address of the storage with its password, and name of the study; "" is a local file."""
+        storage, study = self._requested
+        if not self.exists():
+            return storage, study or self.path.resolve().name
+        listed = self._listed()
+        return check_storage(self.path, (listed["storage"], listed["study"]), storage, study)
+
+    @cached_property
+    def study(self) -> "optuna.Study":
+        """The study, created if there is none."""
+        storage, name = self.address
+        return open_study(storage_url(self.path, storage), name, DEFINITION)
+
     def read_points(self) -> list[Point]:
-        """The runs of the sweep, ended or not."""
-        runs = self._listed()["runs"]
+        """Return the runs of the sweep, whether they have ended or not."""
+        if not self.exists():
+            raise RunError(f"{self.path} is no folder of a sweep: it has no {self.listing.name}.")
+        if not self.address[0] and not (self.path / FILE).is_file():
+            return []
+        stored = self.study.user_attrs.items()
+        entries = sorted((e["order"], n, e) for n, e in stored if n.startswith(_POINT))
         return [
-            Point(values=values, config=Config.from_file(self._config(name)))
-            for name, values in runs.items()
+            Point(values=entry["values"], config=Config.from_toml(entry["config"]))
+            for _, _, entry in entries
         ]
 
     def read_judged(self) -> tuple[tuple[Protocol, ...], Split]:
-        """What the runs were last judged by, and on which split."""
+        """Return the protocols that the runs were last judged by, and the split."""
         listed = self._listed()
         return tuple(listed["protocols"]), listed["split"]
 
@@ -82,123 +92,93 @@ class SweepFolder:
         protocols: Sequence[Protocol] = (),
         split: Split = "validation",
     ) -> list[Point]:
-        """Make the folder, or add runs to it; all of its runs. None that began may have changed."""
+        """Create the folder, or add runs to it, and return all of its runs.
+
+        None that has started may have changed, but for its hardware.
+        """
         self._check_free()
-        with self._alone():
-            if not self.exists():  # first of all: what is killed now is a sweep that goes on
-                self._list({}, protocols, split)
-            known = {point.name: point for point in self.read_points()}
-            begun = [point for name, point in known.items() if self._began(name)]
-            for point in points:
-                before = known.get(point.name)
-                if before is None or differing(before.config, point.config):
-                    self._check_fits(point, begun)
-            known |= {point.name: point for point in points}  # hardware may change
-            for point in points:
-                write_text(self._config(point.name), point.config.to_toml())
-            self._list(known, protocols, split)
-        return list(known.values())
-
-    def finding(self, point: Point) -> Finding | None:
-        """What a run came to, if it has ended."""
-        path = self._finding(point.name)
-        if not path.is_file():
-            return None
-        try:
-            found = Finding(**json.loads(path.read_text(encoding="utf-8")))
-            choose("ending", found.ending, ENDINGS)
-            if found.name != point.name:
-                raise ValueError(f"it names the run {found.name!r}")
-        except (ValueError, TypeError) as error:
-            raise RunError(f"{path} is damaged ({error}): remove it, to find it anew.") from None
-        return found
-
-    def findings(self, points: Sequence[Point]) -> list[Finding]:
-        """What those runs that have ended came to."""
-        return [found for point in points if (found := self.finding(point)) is not None]
-
-    def keep(self, finding: Finding) -> None:
-        """Write down what a run came to."""
-        text = json.dumps(asdict(finding), indent=1, ensure_ascii=False, allow_nan=False)
-        write_text(self._finding(finding.name), text + "\n")
-
-    def forget(self, points: Sequence[Point], endings: Sequence[Ending]) -> None:
-        """Take those runs that ended in one of these ways as not ended."""
+        storage, study = self.address
+        if storage:
+            _ = self.study  # an error of the storage comes before anything is written here
+        stored = {point.name: point for point in self.read_points()} if self.exists() else {}
+        self._check_fit(stored, points)
+        listed = {
+            "storage": without_password(storage),
+            "study": study,
+            "protocols": list(protocols),
+            "split": split,
+        }
+        write_text(self.listing, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
         for point in points:
-            found = self.finding(point)
-            if found is not None and found.ending in endings:
-                self._finding(point.name).unlink()
+            if stored.get(point.name) != point:
+                order = [*stored, point.name].index(point.name)
+                entry = {"order": order, "values": point.values, "config": point.config.to_toml()}
+                self.study.set_user_attr(f"{_POINT}{point.name}", entry)
+                stored[point.name] = point
+        return list(stored.values())
 
-    @contextmanager
-    def claim(self, name: str) -> Iterator[bool]:
-        """Take a run for this process, if no other has it; it is let go even by a crash."""
-        place = self.path / "claims" / f"{name}.lock"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
+    def records(self, points: Sequence[Point] | None = None) -> list[Record]:
+        """Return the records of the runs that have ended, in the order of the sweep.
+
+        Args:
+            points: Runs to look at; None for all.
+        """
+        records = Trials(self.study).records()
+        return [
+            replace(
+                records[point.name],
+                values=point.values,
+                seed=point.config.run.seed,
+                path=self.run(point.name),
+            )
+            for point in (self.read_points() if points is None else points)
+            if point.name in records
+        ]
 
     def _check_free(self) -> None:
-        """An error if something else is here; hidden files do not count."""
+        """Raise an error if something else is here; hidden files do not count."""
         if not self.path.exists():
             return
-        held = self.path.iterdir() if self.path.is_dir() else [self.path]
-        if any(not each.name.startswith(".") for each in held) and not self.exists():
+        files = self.path.iterdir() if self.path.is_dir() else [self.path]
+        if any(not each.name.startswith(".") for each in files) and not self.exists():
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
-    def _began(self, name: str) -> bool:
-        return self.run(name).exists() or self._finding(name).exists()
-
-    def _check_fits(self, point: Point, begun: Sequence[Point]) -> None:
-        """An error if a run is here with other settings, or differs from others unsaid."""
-        for other in begun:
-            if other.name == point.name:
-                changed, whose = differing(other.config, point.config), "it"
-            else:
-                changed, whose = unsaid(other, point), other.name
-            if changed:
-                raise RunError(
-                    f"{self.path} holds runs of other settings: {point.name} would differ in "
-                    f"{', '.join(changed)} from what {whose} began with. Give the settings of "
-                    f"{self._config(other.name)}, in a sweep make {changed[0]} an axis of the "
-                    "grid, or choose another folder with --out."
-                )
+    def _check_fit(self, stored: dict[str, Point], points: Sequence[Point]) -> None:
+        """Raise an error if a run started with other settings, or differs from others."""
+        trials = Trials(self.study) if stored else None
+        started = [
+            point
+            for name, point in stored.items()
+            if self.run(name).exists()
+            or (trials is not None and (trials.ended(name) or trials.in_state(name, "RUNNING")))
+        ]
+        for point in points:
+            before = stored.get(point.name)
+            if before is not None and not differing(before.config, point.config):
+                continue
+            for other in started:
+                if other.name == point.name:
+                    changed, whose = differing(other.config, point.config), "it"
+                else:
+                    changed, whose = unnamed_differences(other, point), other.name
+                if changed:
+                    raise RunError(
+                        f"{self.path} holds runs of other settings: {point.name} would differ in "
+                        f"{', '.join(changed)} from what {whose} began with. Give the settings of "
+                        f"{self.run(other.name) / 'config.toml'}, in a sweep make {changed[0]} an "
+                        "axis of the grid, or choose another folder with --out."
+                    )
 
     def _listed(self) -> dict[str, Any]:
-        """What `sweep.json` says: the values of each run, protocols and split."""
-        if not self.exists():
-            raise RunError(f"{self.path} is no folder of a sweep: it has no {self.listing.name}.")
+        """Return the contents of `sweep.json`."""
         try:
             listed = json.loads(self.listing.read_text(encoding="utf-8"))
-            runs = {entry["name"]: dict(entry["values"]) for entry in listed["runs"]}
             for protocol in listed["protocols"]:
                 choose("protocol", protocol, PROTOCOLS)
             choose("split", listed["split"], SPLITS)
-        except (ValueError, KeyError, TypeError) as error:
+            # Without a study, the folders of its runs are still taken up by the same grid.
+            listed.setdefault("storage", "")
+            listed.setdefault("study", self.path.resolve().name)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{self.listing} is damaged: {error!r}.") from None
-        return {**listed, "runs": runs}
-
-    def _list(
-        self, points: Mapping[str, Point], protocols: Sequence[Protocol], split: Split
-    ) -> None:
-        runs = [{"name": name, "values": point.values} for name, point in points.items()]
-        listed = {"protocols": list(protocols), "split": split, "runs": runs}
-        write_text(self.listing, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """While it lasts, no other process changes what the sweep holds."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def _config(self, name: str) -> Path:
-        return self.path / "configs" / f"{name}.toml"
-
-    def _finding(self, name: str) -> Path:
-        return self.path / "findings" / f"{name}.json"
+        return dict(listed)

@@ -25,29 +25,33 @@ _LONGEST = 150  # bytes of a run's name: file systems allow 255, with what is pu
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One run of a sweep."""
+    """One run of a sweep.
+
+    Args:
+        values: Values in which it differs from the others, as they are typed.
+        config: All settings of the run.
+    """
 
     values: dict[str, str]
-    """What it differs in from the others, as it is typed."""
     config: Config
 
     @property
     def name(self) -> str:
-        """For people and folders.
+        """Name of the run, for people and folders.
 
         >>> Point(values={"tau": "0.1", "projector": "64 32"}, config=Config()).name
         'tau=0.1,projector=64-32'
         """
-        said = ",".join(f"{name}={value}" for name, value in self.values.items())
-        name = re.sub(r"[^\w.=,+-]+", "-", said) or "run"
+        text = ",".join(f"{name}={value}" for name, value in self.values.items())
+        name = re.sub(r"[^\w.=,+-]+", "-", text) or "run"
         if len(name.encode()) <= _LONGEST:
             return name
-        mark = hashlib.sha256(said.encode()).hexdigest()[:12]
+        mark = hashlib.sha256(text.encode()).hexdigest()[:12]
         return name.encode()[:_LONGEST].decode(errors="ignore") + f"-{mark}"
 
 
 def axes_of(entries: Sequence[str]) -> dict[str, list[str]]:
-    """Axes as they are typed: `tau=0.1,0.2` for one.
+    """Return axes from the form in which they are typed: `tau=0.1,0.2` for one.
 
     >>> axes_of(["tau=0.1,0.2", "seed=0,1"])
     {'tau': ['0.1', '0.2'], 'seed': ['0', '1']}
@@ -73,20 +77,26 @@ def axes_of(entries: Sequence[str]) -> dict[str, list[str]]:
 def grid(
     base: Config | Callable[[Mapping[str, str]], Config], axes: Mapping[str, Sequence[str]]
 ) -> list[Point]:
-    """Every combination of the axes, the last one running fastest.
+    """Return a run for every combination of the axes, the last one running fastest.
 
-    `base` is what all share, or makes it from the values of the axes that say where to start, such
-    as `recipe`. Fields without effect in a combination are left out of it (κ of a softmax, τ₀ of a
-    constant temperature), and so no run comes twice.
+    Fields without effect in a combination are left out of it (κ of a softmax, τ₀ of a constant
+    temperature), and so no run comes twice.
 
-    >>> [
-    ...     point.name
-    ...     for point in grid(Config(), {"form": ["softmax", "top_k"], "top_k": ["5", "9"]})
-    ... ]
-    ['form=softmax', 'form=top_k,top_k=5', 'form=top_k,top_k=9']
+    Args:
+        base: Settings that all runs share, or a function that makes them from the values of the
+            axes that say where to start, such as `recipe`.
+        axes: Values of each field, as they are typed.
+
+    Returns:
+        The runs, in order.
+
+    Example:
+        >>> points = grid(Config(), {"form": ["softmax", "top_k"], "top_k": ["5", "9"]})
+        >>> [point.name for point in points]
+        ['form=softmax', 'form=top_k,top_k=5', 'form=top_k,top_k=9']
     """
     points: dict[str, Point] = {}
-    idle: dict[str, bool] = {}  # axes: whether none of their values has had an effect
+    idle: dict[str, bool] = {}  # axes of which no value has had an effect
     for combination in itertools.product(*axes.values()):
         texts = dict(zip(axes, combination, strict=True))
         if isinstance(base, Config):
@@ -98,11 +108,11 @@ def grid(
         values: dict[str, Any] = {n: value_from(config, n, t) for n, t in names.items()}
         values = effective(config, values)
         idle |= {name: idle.get(name, True) and name not in values for name in names}
-        said = {**start, **{name: spelled(value) for name, value in values.items()}}
+        typed = {**start, **{name: spelled(value) for name, value in values.items()}}
         try:
-            point = Point(values=said, config=with_values(config, values))
+            point = Point(values=typed, config=with_values(config, values))
         except ValueError as error:
-            where = ", ".join(f"{name}={value}" for name, value in said.items())
+            where = ", ".join(f"{name}={value}" for name, value in typed.items())
             raise ValueError(f"{where}: {error}") from None
         if points.setdefault(point.name, point).config != point.config:
             raise ValueError(f"two runs would be called {point.name!r}: rename a file.")
@@ -114,27 +124,28 @@ def grid(
     return list(points.values())
 
 
-def unsaid(first: Point, second: Point) -> list[str]:
-    """The fields in which two runs differ though neither says so, if they start from the same.
+def unnamed_differences(first: Point, second: Point) -> list[str]:
+    """Return the fields in which two runs differ though neither names them, if they start alike.
 
     >>> slow, fast = (with_values(Config(), {"epochs": epochs}) for epochs in (100, 5))
-    >>> unsaid(Point(values={"tau": "0.1"}, config=slow), Point(values={"seed": "0"}, config=fast))
+    >>> first = Point(values={"tau": "0.1"}, config=slow)
+    >>> unnamed_differences(first, Point(values={"seed": "0"}, config=fast))
     ['epochs']
     """
     if _start(first) != _start(second):
         return []
-    said = {*first.values, *second.values}
-    if said & {"eta", "iota"}:
-        said |= {"tau_lower", "tau_upper"}
-    if "form" in said:
-        said.add("top_k")
-    if said & {"batch_size", "queue"}:
-        said.add("fit")
-    return [name for name in differing(first.config, second.config) if name not in said]
+    named = {*first.values, *second.values}
+    if named & {"eta", "iota"}:
+        named |= {"tau_lower", "tau_upper"}
+    if "form" in named:
+        named.add("top_k")
+    if named & {"batch_size", "queue"}:
+        named.add("fit")
+    return [name for name in differing(first.config, second.config) if name not in named]
 
 
 def _start(point: Point) -> dict[str, str]:
-    """Those values that are more than fields."""
+    """Return those values that are more than fields."""
     return {
         name: value
         for name, value in point.values.items()

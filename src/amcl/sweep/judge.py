@@ -1,6 +1,7 @@
-"""The protocols of evaluation on a run that has ended."""
+"""Protocols of evaluation on a run that has ended."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,13 +16,27 @@ SPLITS: tuple[Split, ...] = Split.__args__  # type: ignore[attr-defined]
 
 
 def splits_for(protocol: Protocol, split: Split) -> tuple[str, ...]:
-    """The splits that a result may be of, the best first; images without labels are all "train"."""
-    found: tuple[str, ...] = ("test", "validation") if split == "auto" else (split,)
-    return (*found, "train") if protocol == "unlabeled" else found
+    """Return the splits that a result may be of, the best first.
+
+    Images without labels are all of the split "train".
+    """
+    splits: tuple[str, ...] = ("test", "validation") if split == "auto" else (split,)
+    return (*splits, "train") if protocol == "unlabeled" else splits
+
+
+def metrics_of(metrics: Mapping[str, float], protocol: str, split: str) -> dict[str, float]:
+    """Return the metrics of one protocol on one split.
+
+    >>> metrics_of({"knn_validation": 0.4, "knn_top1_validation": 0.5}, "knn", "validation")
+    {'top1': 0.5}
+    """
+    pattern = re.compile(rf"{re.escape(protocol)}_(.+)_{re.escape(split)}")
+    matches = {name: pattern.fullmatch(name) for name in metrics}
+    return {match[1]: metrics[name] for name, match in matches.items() if match is not None}
 
 
 def check_split(config: Config, split: Split) -> None:
-    """An error, before anything is trained, where there is no such split to judge on."""
+    """Raise an error, before anything is trained, where there is no such split to judge on."""
     if split == "test" and not has_test_split(config.data.data):
         raise ValueError(f"{config.data.data} has no labeled test split: use --split validation.")
 
@@ -32,8 +47,19 @@ def judge(
     protocols: Sequence[Protocol],
     split: Split,
     settings: Protocols | None = None,
-) -> dict[str, dict[str, float]]:
-    """What each protocol finds, as in {"linear test": {"top1": 0.5}}; kept in the run too."""
+) -> dict[str, float]:
+    """Evaluate a run and keep the results in its folder.
+
+    Args:
+        config: Settings of the run.
+        run: Its folder.
+        protocols: Protocols to evaluate by.
+        split: Images to evaluate on.
+        settings: Settings of the protocols; None for those of `amcl evaluate`.
+
+    Returns:
+        Metrics by names such as "linear_top1_test".
+    """
     if not protocols:
         return {}
     evaluation = evaluation_of(
@@ -44,4 +70,8 @@ def judge(
         seed=config.run.seed,
     )
     results = [evaluation.run(protocol) for protocol in protocols]
-    return {f"{result.protocol} {result.split}": result.metrics for result in results}
+    return {
+        f"{result.protocol}_{name}_{result.split}": value
+        for result in results
+        for name, value in result.metrics.items()
+    }

@@ -1,21 +1,30 @@
 """Sweeps: many runs, each once, whatever interrupts them."""
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from amcl.evaluation import PROTOCOLS, Protocol, Protocols
 from amcl.files import write_text
+from amcl.redaction import HIDDEN
+from amcl.results import Record
 from amcl.settings import choose, whole_number
-from amcl.sweep.folder import Finding, SweepFolder
+from amcl.sweep.engine import Runs, Trials, tell_running, work
+from amcl.sweep.folder import DEFINITION, SweepFolder
 from amcl.sweep.grid import Point
-from amcl.sweep.judge import SPLITS, Split, check_split, judge, splits_for
+from amcl.sweep.judge import SPLITS, Split, check_split, judge, metrics_of, splits_for
 from amcl.sweep.outcome import carry_out, reason_of
-from amcl.sweep.table import csv_text, line, markdown
+from amcl.sweep.storage import open_study, storage_url, without_password
+from amcl.sweep.table import BAD, csv_text, line, markdown
 from amcl.sweep.workers import Tell, for_workers, work_together
 from amcl.training import Interrupted
+
+if TYPE_CHECKING:
+    import optuna
 
 Wanted = Mapping[Protocol, Sequence[str]]
 
@@ -31,17 +40,38 @@ def sweep(
     wanted: Wanted | None = None,
     again: bool = False,
     others: bool = True,
+    storage: str = "",
+    study: str | None = None,
     tell: Tell = print,
-) -> list[Finding]:
-    """Carry out runs, each once, and judge each by `protocols` on `split`.
+) -> list[Record]:
+    """Carry out runs, each once, and judge each of them.
 
-    The same call goes on where another stopped, and new points join those of the folder. `jobs`
-    processes share the work, here or on machines that share the folder. `settings`: those of the
-    protocols; None: as `amcl evaluate` has them. `wanted`: metrics that a protocol must have found,
-    else it judges again. `again`: take up runs that diverged or failed.
-    Returns what was found of all runs of the folder, in their order; without `others`, those of the
-    folder that are not among `points` are left alone. A script that asks for several jobs needs
-    `if __name__ == "__main__":` around what it does.
+    The same call resumes what another left, and new points join those of the folder. A script with
+    several jobs needs `if __name__ == "__main__":` around its call.
+
+    Args:
+        points: Runs to carry out.
+        out: Folder of the sweep, new or of the same sweep.
+        jobs: Number of processes that share the work.
+        protocols: Protocols that judge each run at its end; none for its last probe alone.
+        split: Images that protocols judge on.
+        settings: Settings of the protocols; None for those of `amcl evaluate`.
+        wanted: Metrics that a protocol must have measured, else it judges again.
+        again: Take up runs that diverged or failed.
+        others: Carry out the other runs of the folder, too.
+        storage: Any database that Optuna takes, for several machines; "" for a file in `out`.
+        study: Name of the study in the database; None for the name of the folder.
+        tell: Function that shows a line to people.
+
+    Returns:
+        The records of the runs that have ended, in their order.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> from amcl.sweep import grid
+        >>> points = grid(recipe("builtin-simclr"), {"tau": ["0.1", "0.5"], "seed": ["0", "1"]})
+        >>> records = sweep(points, "sweeps/tau", jobs=2)  # doctest: +SKIP
+        >>> [record.metrics["knn_validation"] for record in records]  # doctest: +SKIP
     """
     whole_number("jobs", jobs)
     choose("split", split, SPLITS)
@@ -50,99 +80,102 @@ def sweep(
     points = [Point(values=p.values, config=for_workers(p.config)) for p in points]
     for point in points if protocols else ():
         check_split(point.config, split)
-    folder = SweepFolder(Path(out))
-    known = folder.add(points, protocols, split)
-    asked = {point.name for point in points}
-    points = [point for point in known if others or point.name in asked]
-    if again:
-        folder.forget(points, ("failed", "diverged"))
-    asked_of = _Judging(tuple(protocols), split, settings, wanted or {})
-    work = partial(_work, folder, points, asked_of)
+    folder = SweepFolder(Path(out), storage, study)
+    stored = folder.add(points, protocols, split)
+    requested = {point.name for point in points}
+    points = [point for point in stored if others or point.name in requested]
+    before = Trials(folder.study)
+    runs = SweepRuns(
+        names=tuple(point.name for point in points),
+        first=before.count,
+        folder=folder.path,
+        storage=folder.address,
+        points={point.name: point for point in points},
+        protocols=tuple(protocols),
+        split=split,
+        settings=settings,
+        wanted=wanted or {},
+        again=again,
+    )
+    tell_running(before, runs.names, tell)
     try:
-        work_together(work, jobs, tell, folder.path / "logs")
+        work_together(partial(work, runs), jobs, tell, folder.path / "logs")
     except Interrupted as stopped:
-        left = len(points) - len(folder.findings(points))
-        raise Interrupted(
-            f"stopped with {left} of {len(points)} runs to go, everything is saved. Go on with: "
-            f"amcl sweep --out {shlex.quote(str(folder.path))}",
-            stopped.exit_code - 128,
-        ) from stopped
+        raise _resumable(folder, points, again, stopped) from stopped
     finally:
-        found = folder.findings(points)
-        everything = folder.findings(known)
-        write_text(folder.path / "runs.csv", csv_text(everything))
-        write_text(folder.path / "table.md", markdown(everything))
-    if left := len(points) - len(found):
+        every_record = folder.records(stored)
+        write_text(folder.path / "runs.csv", csv_text(every_record))
+        write_text(folder.path / "table.md", markdown(every_record))
+    records = [record for record in every_record if record.name in runs.names]
+    if left := len(points) - len(records):
         tell(f"{left} of {len(points)} runs are with another process: the table is without them.")
-    return found
+    return records
 
 
-def _work(
-    folder: SweepFolder,
-    points: Sequence[Point],
-    judging: "_Judging",
-    tell: Tell,
-) -> None:
-    """One run after the other, as far as nobody else is at it."""
-    for point in points:
-        with folder.claim(point.name) as mine:
-            known = folder.finding(point)
-            if not mine or not judging.left(known):
-                continue
-            found = _find(folder, point, known, judging)
-            folder.keep(found)
-        tell(f"{len(folder.findings(points))}/{len(points)}  {line(found)}")
+@dataclass(frozen=True, kw_only=True)
+class SweepRuns(Runs):
+    """The runs of a sweep, with the protocols that judge them."""
 
-
-@dataclass(frozen=True)
-class _Judging:
-    """By what runs are judged, on which split, and which metrics that must have found."""
-
-    protocols: tuple[Protocol, ...]
-    split: Split
-    settings: Protocols | None
+    folder: Path
+    storage: tuple[str, str]
+    points: Mapping[str, Point]
+    protocols: tuple[Protocol, ...] = ()
+    split: Split = "validation"
+    settings: Protocols | None = None
     wanted: Wanted
+    again: bool = False
 
-    def left(self, known: Finding | None) -> bool:
-        """Whether something is left to do for a run."""
-        if known is None or known.ending in ("diverged", "failed"):
-            return known is None
-        return bool(self.missing(known))
+    def open(self) -> "optuna.Study":
+        url, name = self.storage
+        return open_study(storage_url(self.folder, url), name, DEFINITION, checked=True)
 
-    def missing(self, known: Finding | None) -> list[Protocol]:
-        """The protocols that have not found what they should."""
-        return [p for p in self.protocols if known is None or not self._done(known, p)]
+    def is_done(self, record: Record) -> bool:
+        return not self.again if record.status in BAD else not self._missing(record)
 
-    def _done(self, known: Finding, protocol: Protocol) -> bool:
-        judged = [f"{protocol} {split}" for split in splits_for(protocol, self.split)]
-        found = [known.results[each] for each in judged if each in known.results]
-        return any({*self.wanted.get(protocol, ())} <= metrics.keys() for metrics in found)
+    def carry_out(
+        self, trial: "optuna.Trial", name: str, previous: Record | None
+    ) -> tuple[Record, float]:
+        """Train, unless that is done, and judge by what has not judged the run yet."""
+        config, run = self.points[name].config, SweepFolder(self.folder).run(name)
+        record = carry_out(config, run)
+        if previous is not None:
+            record = replace(record, metrics=previous.metrics | record.metrics)
+        if record.status in ("complete", "collapsed"):
+            try:
+                metrics = judge(config, run, self._missing(previous), self.split, self.settings)
+                record = replace(record, metrics=record.metrics | metrics)
+            except (RuntimeError, MemoryError) as error:
+                record = replace(record, status="failed", reason=f"judging: {reason_of(error)}")
+        # A sweep looks for no optimum: the first metric is for the views of Optuna alone.
+        return record, next((v for v in record.metrics.values() if math.isfinite(v)), 0.0)
+
+    def on_end(
+        self, record: Record, records: dict[str, Record], seconds: float, tell: Tell
+    ) -> None:
+        count = sum(name in records for name in self.names)
+        tell(f"{count}/{len(self.names)}  {line(record)}")
+
+    def _missing(self, record: Record | None) -> list[Protocol]:
+        """Return the protocols that have not measured what they should."""
+        return [p for p in self.protocols if record is None or not self._has_judged(p, record)]
+
+    def _has_judged(self, protocol: Protocol, record: Record) -> bool:
+        splits = splits_for(protocol, self.split)
+        measured = [metrics_of(record.metrics, protocol, split) for split in splits]
+        wanted = {*self.wanted.get(protocol, ())}
+        return any(metrics and wanted <= metrics.keys() for metrics in measured)
 
 
-def _find(
-    folder: SweepFolder,
-    point: Point,
-    known: Finding | None,
-    judging: _Judging,
-) -> Finding:
-    """Train, if that is to be done, and judge by what has not been judged by yet."""
-    run = folder.run(point.name)
-    outcome = carry_out(point.config, run)
-    results = dict(known.results) if known else {}
-    if outcome.ending in ("complete", "collapsed"):
-        new = judging.missing(known)
-        try:
-            found = judge(point.config, run, new, judging.split, judging.settings)
-            for judged, metrics in found.items():
-                results[judged] = {**results.get(judged, {}), **metrics}
-        except (RuntimeError, MemoryError) as error:
-            outcome = replace(outcome, ending="failed", reason=f"judging: {reason_of(error)}")
-    return Finding(
-        name=point.name,
-        values=point.values,
-        ending=outcome.ending,
-        reason=outcome.reason,
-        epoch=outcome.epoch,
-        probe=outcome.probe,
-        results=results,
+def _resumable(
+    folder: SweepFolder, points: Sequence[Point], again: bool, stopped: Interrupted
+) -> Interrupted:
+    """Return the error of an interrupted sweep, with the command that resumes it."""
+    left = len(points) - len(folder.records(points))
+    command = shlex.join(["amcl", "sweep", "--out", str(folder.path), *["--again"] * again])
+    if HIDDEN in (address := without_password(folder.address[0])):
+        command += f" --storage {shlex.quote(address)}, with the password"
+    return Interrupted(
+        f"stopped with {left} of {len(points)} runs to go, everything is saved. Go on with: "
+        f"{command}",
+        stopped.exit_code - 128,
     )

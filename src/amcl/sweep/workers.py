@@ -1,4 +1,4 @@
-"""Several processes of this machine at one piece of work."""
+"""Several processes of this machine that share one piece of work."""
 
 import logging
 import multiprocessing
@@ -24,11 +24,11 @@ from amcl.training.display import log_to_console
 Tell = Callable[[str], None]
 Work = Callable[[Tell], None]
 
-_ASKED = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def for_workers(config: Config) -> Config:
-    """The configuration for a run in one process; an error if it asks for more."""
+    """Return the configuration for a run in one process; raise an error if it needs more."""
     hardware = config.hardware
     if hardware.devices > 1 or hardware.nodes > 1 or "LOCAL_WORLD_SIZE" in os.environ:
         raise ValueError(
@@ -39,11 +39,15 @@ def for_workers(config: Config) -> Config:
 
 
 def work_together(work: Work, jobs: int, tell: Tell, logs: Path) -> None:
-    """Have `jobs` processes do `work`, each until it finds nothing left to do.
+    """Have several processes do `work`, each until nothing is left to do.
 
-    `work` is called with a function that tells people a line, and must be picklable. Ctrl-C and
-    SIGTERM are passed on to all, and what they were doing is saved. With one job it is done in
-    this process; else what processes print goes to files in `logs`.
+    Ctrl-C and SIGTERM are passed on to all, which save their runs.
+
+    Args:
+        work: Function of a function that shows a line to people; it must be picklable.
+        jobs: Number of processes; one job is done in this process.
+        tell: Function that shows a line to people.
+        logs: Folder of a file for each process, with all that it prints.
     """
     whole_number("jobs", jobs)
     if jobs == 1:
@@ -53,39 +57,39 @@ def work_together(work: Work, jobs: int, tell: Tell, logs: Path) -> None:
     context = multiprocessing.get_context("spawn")
     gpus, threads = _gpus(), max(1, torch.get_num_threads() // jobs)
     lines: list[Connection] = []
-    with _PassedOn() as passed:
+    with _Children() as children:
         for i in range(jobs):
             mine, theirs = context.Pipe(duplex=False)
             gpu = gpus[i % len(gpus)] if gpus else None
             log = logs / f"worker-{i}.log"
-            passed.start(context.Process(target=_child, args=(work, theirs, log, threads, gpu)))
+            children.start(context.Process(target=_child, args=(work, theirs, log, threads, gpu)))
             theirs.close()
             lines.append(mine)
-            if passed.number is not None:
+            if children.number is not None:
                 break
         ended = _listen(lines, tell)
-    if passed.number is not None:
-        raise Interrupted("stopped, everything is saved.", passed.number)
-    _check(ended, [child.exitcode for child in passed.children], logs)
+    if children.number is not None:
+        raise Interrupted("stopped, everything is saved.", children.number)
+    _check(ended, [child.exitcode for child in children.processes], logs)
 
 
 def _listen(lines: list[Connection], tell: Tell) -> dict[int, tuple[str, int]]:
-    """Tell what the workers tell until all are gone; the errors they ended with."""
-    place = {id(line): i for i, line in enumerate(lines)}
+    """Show the lines of all workers until they have ended, and return their errors by index."""
+    index = {id(line): i for i, line in enumerate(lines)}
     errors: dict[int, tuple[str, int]] = {}
     while lines:
         for line in wait(lines):
             if not isinstance(line, Connection):
                 raise RuntimeError("only connections are waited for")
             try:
-                said = line.recv()
+                message = line.recv()
             except (EOFError, OSError):  # it has ended, perhaps in the middle of a word
                 lines.remove(line)
                 continue
-            if isinstance(said, str):
-                tell(said)
+            if isinstance(message, str):
+                tell(message)
             else:
-                errors[place[id(line)]] = said
+                errors[index[id(line)]] = message
     return errors
 
 
@@ -97,11 +101,11 @@ def _check(errors: dict[int, tuple[str, int]], codes: list[int | None], logs: Pa
             raise error
         if code:
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            raise RunError(f"worker {i} ended {how}; its last words are in {logs}/worker-{i}.log.")
+            raise RunError(f"worker {i} ended {how}; its output is in {logs}/worker-{i}.log.")
 
 
 def _gpus() -> list[str]:
-    """The GPUs this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    """Return the GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     count = torch.cuda.device_count()
     return visible.split(",")[:count] if visible else [str(i) for i in range(count)]
@@ -117,7 +121,7 @@ def _child(work: Work, line: Connection, log: Path, threads: int, gpu: str | Non
     torch.set_num_threads(threads)
     log_to_console(logging.INFO)
     try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ASKED)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         work(line.send)
     except (Interrupted, KeyboardInterrupt):
         sys.exit(130)
@@ -131,33 +135,33 @@ def _child(work: Work, line: Connection, log: Path, threads: int, gpu: str | Non
         sys.exit(1)
 
 
-class _PassedOn:
-    """While it lasts, signals to this process go to its children; at its end it waits for them."""
+class _Children:
+    """Passes signals on to the children of this process, and waits for them at its end."""
 
     def __init__(self) -> None:
-        self.children: list[Any] = []
+        self.processes: list[Any] = []
         self.number: int | None = None
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> "_PassedOn":
-        for number in _ASKED:
+    def __enter__(self) -> "_Children":
+        for number in _SIGNALS:
             self._before[number] = signal.signal(number, self._pass)
         return self
 
     def start(self, child: Any) -> None:
-        """Start a child. Signals wait until it is one, and in it until its work begins."""
+        """Start a child; signals wait until it has started, and in it until its work begins."""
         resource_tracker.ensure_running()  # else it is started with the child, and lets signals in
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED)
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             child.start()
-            self.children.append(child)
+            self.processes.append(child)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:  # nobody listens to them any more
             self._send(signal.SIGTERM)
-        for child in self.children:
+        for child in self.processes:
             child.join()
         for number, handler in self._before.items():
             signal.signal(number, handler)
@@ -167,6 +171,6 @@ class _PassedOn:
         self._send(number)
 
     def _send(self, number: int) -> None:
-        for child in self.children:
+        for child in self.processes:
             if child.is_alive():
                 os.kill(child.pid, number)

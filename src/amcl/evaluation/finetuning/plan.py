@@ -138,5 +138,5 @@ class Plan:
 
     def factor(self, step: int) -> float:
         """The learning rate of a step, as a share of its peak."""
-        # A step ahead within the warm-up: few steps are left of short runs, and none at a rate of 0.
+        # A step ahead within the warm-up: short runs have no step to spend at a rate of 0.
         return lr_factor(step + (step < self.warmup), self.total, self.warmup)

@@ -10,26 +10,26 @@ import torch
 
 import amcl.search.trials
 from amcl import recipes
-from amcl.search import conduct
+from amcl.search import study
 from amcl.sweep.fields import value_of
 from amcl.training import Config, Interrupted, RunError, read_metrics
 from amcl.training.pretrain import load_data
-from search.studies import base, diverged, find, open_study_of
+from search.studies import base, diverged, find, numbers, open_study_of, probes, value
 from tiny_runs import assert_same_run, interrupt_at, picture_folder
 
 
 def test_the_best_of_the_trials_is_a_file_to_train_from(tmp_path, drawn):
     said = []
     found = find(tmp_path / "s", trials=9, said=said)
-    assert [record.number for record in found.records] == list(range(9))
-    assert {record.ending for record in found.records} == {"complete"}
-    betas = {record.number: record.point["beta"] for record in found.records}
+    assert numbers(found.records) == list(range(9))
+    assert {record.status for record in found.records} == {"complete"}
+    betas = {int(record.name): record.values["beta"] for record in found.records}
     oracle = {n: 1 / (1 + abs(math.log10(beta) + 1)) for n, beta in betas.items()}
-    assert {r.number: r.value for r in found.records} == pytest.approx(oracle)
-    assert found.verdict.best.number == max(oracle, key=oracle.get)
+    assert {int(r.name): value(r) for r in found.records} == pytest.approx(oracle)
+    assert int(found.verdict.best.name) == max(oracle, key=oracle.get)
     config = Config.from_file(tmp_path / "s/best.toml")
     assert config == found.config
-    assert config.method.beta == betas[found.best.number]
+    assert config.method.beta == betas[int(found.best.name)]
     assert replace(config, method=base().method) == base()
     assert len(said) == 11
     assert "judged by kNN accuracy on validation images" in said[0]
@@ -39,13 +39,17 @@ def test_the_best_of_the_trials_is_a_file_to_train_from(tmp_path, drawn):
         rows = list(csv.DictReader(file))
     assert {int(row["number"]): float(row["beta"]) for row in rows} == betas
     assert "amcl pretrain --config" in (tmp_path / "s/summary.md").read_text()
-    for picture in ("history", "importance", "sensitivity"):
+    assert (
+        "importance.png` is not drawn: a ranking needs two"
+        in (tmp_path / "s/summary.md").read_text()
+    )
+    for picture in ("history", "curves", "sensitivity"):
         assert (tmp_path / f"s/{picture}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_model_of_past_trials_does_better_than_chance(tmp_path, runs):
     found = find(tmp_path / "s", trials=25)
-    values = [record.value for record in found.records]
+    values = [value(record) for record in found.records]
     assert sum(values[10:]) / 15 > sum(values[:10]) / 10 + 0.05
 
 
@@ -56,9 +60,9 @@ def test_a_study_goes_on_and_may_grow(tmp_path, runs):
     find(tmp_path / "s", trials=5)
     assert len(runs.begun) == 5  # nothing is left to do
     alone = find(tmp_path / "other", trials=5)
-    assert [r.point for r in found.records] == [r.point for r in alone.records]
-    assert find(tmp_path / "seed", trials=2, config=base(seed=1)).records[0].point != (
-        found.records[0].point
+    assert [r.values for r in found.records] == [r.values for r in alone.records]
+    assert find(tmp_path / "seed", trials=2, config=base(seed=1)).records[0].values != (
+        found.records[0].values
     )
 
 
@@ -85,17 +89,17 @@ def test_trials_that_end_badly_are_recorded_and_do_not_stop_the_study(tmp_path, 
     runs.events = {0: diverged(), 1: "collapse", 2: RuntimeError("out of memory"), 3: "collapse"}
     said = []
     found = find(tmp_path / "s", trials=5, said=said)
-    assert [r.ending for r in found.records] == [
+    assert [r.status for r in found.records] == [
         *("diverged", "collapsed", "failed", "collapsed", "complete")
     ]
-    assert [r.value is None for r in found.records] == [True, True, True, True, False]
+    assert [value(r) is None for r in found.records] == [True, True, True, True, False]
     reasons = [record.reason for record in found.records]
     assert "not finite after step 3" in reasons[0]
     assert "spread is 0.010" in reasons[1]
-    assert len(found.records[1].probes) == 2  # it was stopped at its second probe
+    assert len(probes(found.records[1])) == 2  # it was stopped at its second probe
     assert reasons[2] == "RuntimeError: out of memory"
     assert "diverged: the loss is not finite" in said[1]
-    assert found.best.number == 4
+    assert int(found.best.name) == 4
     states = [t.state.name for t in open_study_of(tmp_path / "s").get_trials()]
     assert states == ["PRUNED", "PRUNED", "FAIL", "PRUNED", "COMPLETE"]
 
@@ -103,16 +107,16 @@ def test_trials_that_end_badly_are_recorded_and_do_not_stop_the_study(tmp_path, 
 def test_a_collapse_at_the_last_epoch_has_no_value(tmp_path, runs):
     runs.events = {0: "collapse"}
     found = find(tmp_path / "s", trials=1, config=base(epochs=1))
-    assert found.records[0].ending == "collapsed"
+    assert found.records[0].status == "collapsed"
     assert found.best is None
     assert not (tmp_path / "s/best.toml").exists()
 
 
 def test_settings_that_do_not_fit_together_are_one_bad_point(tmp_path, runs):
     found = find(tmp_path / "s", trials=8, space=["tau_lower=0.1:0.9", "tau_upper=0.2:1"])
-    invalid = [r for r in found.records if r.point["tau_lower"] >= r.point["tau_upper"]]
+    invalid = [r for r in found.records if r.values["tau_lower"] >= r.values["tau_upper"]]
     assert invalid
-    assert [r.number for r in found.records if r.ending == "invalid"] == [r.number for r in invalid]
+    assert [r.name for r in found.records if r.status == "invalid"] == [r.name for r in invalid]
     assert "lower" in invalid[0].reason
 
 
@@ -132,29 +136,27 @@ def test_a_failing_judge_is_a_failing_trial(tmp_path, runs, monkeypatch):
         value = next(values)
         if isinstance(value, Exception):
             raise value
-        return value
+        return {"knn_validation": value}
 
-    monkeypatch.setattr(amcl.search.trials, "final", judged)
+    monkeypatch.setattr(amcl.search.trials, "judge", judged)
     found = find(tmp_path / "s", trials=3)
-    assert [r.ending for r in found.records] == ["failed", "diverged", "complete"]
+    assert [r.status for r in found.records] == ["failed", "diverged", "complete"]
     assert found.records[0].reason == "judging: RuntimeError: CUDA out of memory"
     assert found.records[1].reason == "kNN accuracy: nan"
-    assert found.best.value == 0.5
+    assert value(found.best) == 0.5
 
 
 def test_pruning_by_the_median_saves_epochs(tmp_path, runs):
     found = find(tmp_path / "s", trials=14, pruner="median")
-    pruned = [record for record in found.records if record.ending == "pruned"]
+    pruned = [record for record in found.records if record.status == "pruned"]
     assert 2 <= len(pruned) <= 9
     for record in pruned:
-        last = max(record.probes)
+        last = max(probes(record))
         assert last < 4
         others = [
-            r.probes[last]
-            for r in found.records
-            if r.number < record.number and r.value is not None
+            probes(r)[last] for r in found.records if r.name < record.name and value(r) is not None
         ]
-        assert record.probes[last] < torch.tensor(others).quantile(0.5)
+        assert probes(record)[last] < torch.tensor(others).quantile(0.5)
         assert f"after epoch {last}" in record.reason
 
 
@@ -166,7 +168,7 @@ def test_where_no_trial_can_be_pruned_that_is_said(tmp_path, runs):
 
 def test_pruning_by_halving(tmp_path, runs):
     found = find(tmp_path / "s", trials=12, pruner="halving", config=base(epochs=9))
-    endings = [record.ending for record in found.records]
+    endings = [record.status for record in found.records]
     assert endings.count("pruned") >= 4
     assert endings.count("complete") >= 1
 
@@ -184,12 +186,12 @@ def test_the_test_split_is_never_searched_by(tmp_path, runs):
 def test_without_labels_the_effective_rank_is_searched_by(tmp_path, runs, monkeypatch):
     folder = recipes.default(str(picture_folder(tmp_path / "pictures", 4)), "simclr")
     config = replace(base(), data=replace(folder.data, workers=0))
-    monkeypatch.setattr(conduct, "load_data", load_data)
+    monkeypatch.setattr(study, "load_data", load_data)
     with pytest.raises(ValueError, match=r"--objective knn needs labels.*effective-rank"):
         find(tmp_path / "s", trials=1, config=config, objective="knn")
     found = find(tmp_path / "s", trials=1, config=config)
     assert found.definition.objective == "effective-rank"
-    assert found.records[0].value == 10.0
+    assert found.records[0].metrics["effective_rank"] == 10.0
 
 
 def test_several_processes_for_a_run_are_refused(tmp_path, runs):
@@ -240,7 +242,7 @@ def tiny(tmp_path_factory):
 
 def test_real_runs_stopped_and_gone_on_with(tmp_path, monkeypatch, tiny):
     """The second of two trials is interrupted in its middle."""
-    monkeypatch.setattr(conduct, "save_plots", lambda *args: [])
+    monkeypatch.setattr(study, "save_plots", lambda *args: ([], {}))
     asked = {"trials": 2, "config": tiny, "space": ["eta=0.05:0.5", "heads=2:3"]}
     asked["keep_checkpoints"] = True
     whole = find(tmp_path / "whole", **asked)
@@ -251,19 +253,23 @@ def test_real_runs_stopped_and_gone_on_with(tmp_path, monkeypatch, tiny):
             find(tmp_path / "cut", **asked)
     assert (tmp_path / "cut/trials/0001/checkpoints/last.pt").exists()
     found = find(tmp_path / "cut", **asked)
-    assert found.records == whole.records
+    assert [replace(r, path=None) for r in found.records] == [
+        replace(r, path=None) for r in whole.records
+    ]
     for number in ("0000", "0001"):
         first, second = (tmp_path / out / "trials" / number for out in ("whole", "cut"))
         assert_same_run(first, second)
-    assert value_of(found.config, "eta") == found.best.point["eta"]
+    assert value_of(found.config, "eta") == found.best.values["eta"]
 
 
 def test_the_linear_probe_judges_on_validation_images(tmp_path, monkeypatch, tiny):
-    monkeypatch.setattr(conduct, "save_plots", lambda *args: [])
+    monkeypatch.setattr(study, "save_plots", lambda *args: ([], {}))
     found = find(tmp_path / "s", trials=1, config=tiny, objective="linear")
     (told,) = (tmp_path / "s/trials/0000/evaluation").glob("linear*.json")
     result = json.loads(told.read_text())
     assert result["split"] == "validation"
-    assert found.records[0].value == result["metrics"]["top1"]
+    assert found.records[0].metrics["linear_top1_validation"] == result["metrics"]["top1"]
     knn = read_metrics(tmp_path / "s/trials/0000")[-1]["knn_validation"]
-    assert found.records[0].probes[2] == knn  # pruned by kNN, judged by the linear probe
+    assert (
+        open_study_of(tmp_path / "s").trials[0].intermediate_values[2] == knn
+    )  # pruned by kNN, judged by the linear probe

@@ -1,0 +1,263 @@
+"""The engine of many runs: workers take free runs of a study and record how each ended.
+
+A run is known by its name. Each attempt at it is a trial of the study, which carries that name; a
+run is free while none of its trials is running and none has ended as is wanted. An attempt that was
+interrupted, or whose process died, leaves a trial without a record, and so the run is free again.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from amcl.results import Record
+from amcl.sweep import storage
+from amcl.sweep.workers import Tell
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
+
+RUN, RECORD, STOPPED = "run", "record", "stopped"  # attributes of a trial
+_DEATHS = 3  # processes that may die of one run before it is given up
+_POLL = 1.0  # seconds between two looks at the runs of other processes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs(ABC):
+    """Runs that workers carry out, as each process is told; must be picklable.
+
+    Args:
+        names: Names of the runs, in order.
+        first: Number of trials that the study had before: a run with a record of a later trial is
+            done, whatever `is_done` says.
+    """
+
+    names: Sequence[str]
+    first: int = 0
+
+    @abstractmethod
+    def open(self) -> "optuna.Study":
+        """Return the study."""
+
+    @abstractmethod
+    def carry_out(
+        self, trial: "optuna.Trial", name: str, previous: Record | None
+    ) -> tuple[Record, float]:
+        """Carry out a run, and return its record and the value of a complete one.
+
+        Args:
+            trial: The trial of this attempt.
+            name: Name of the run.
+            previous: Record of an earlier attempt, if there is one.
+        """
+
+    def is_done(self, record: Record) -> bool:
+        """Return True if nothing is left to do for a run with this record."""
+        return True
+
+    @abstractmethod
+    def on_end(
+        self, record: Record, records: dict[str, Record], seconds: float, tell: Tell
+    ) -> None:
+        """Act on the end of a run."""
+
+
+class Trials:
+    """The trials of a study by the runs that they belong to, at one moment."""
+
+    def __init__(self, study: "optuna.Study") -> None:
+        self._by_run: dict[str, list[FrozenTrial]] = {}
+        trials = study.get_trials(deepcopy=False)
+        for trial in trials:
+            if RUN in trial.user_attrs:
+                self._by_run.setdefault(trial.user_attrs[RUN], []).append(trial)
+        self.count = len(trials)
+
+    def of(self, name: str) -> "list[FrozenTrial]":
+        """Return all trials of a run, the latest last."""
+        return self._by_run.get(name, [])
+
+    def ended(self, name: str) -> "FrozenTrial | None":
+        """Return the latest trial of a run that has ended."""
+        return next((trial for trial in reversed(self.of(name)) if has_ended(trial)), None)
+
+    def in_state(self, name: str, state: str) -> "FrozenTrial | None":
+        """Return the first trial of a run in this state."""
+        return next((trial for trial in self.of(name) if trial.state.name == state), None)
+
+    def records(self) -> dict[str, Record]:
+        """Return the records of the runs that have ended, by their names."""
+        ended = {name: self.ended(name) for name in self._by_run}
+        return {name: record_of(trial) for name, trial in ended.items() if trial is not None}
+
+    def deaths(self, name: str) -> int:
+        """Return the number of processes that have died of a run since it last ended."""
+        last = self.ended(name)
+        since = [trial for trial in self.of(name) if last is None or trial.number > last.number]
+        return sum(t.state.name == "FAIL" and STOPPED not in t.user_attrs for t in since)
+
+
+def has_ended(trial: "FrozenTrial") -> bool:
+    """Return True for a trial with a record that counts.
+
+    A process that died between its record and the end of its trial leaves a trial that failed with
+    another status.
+    """
+    if RECORD not in trial.user_attrs or not trial.state.is_finished():
+        return False
+    return trial.state.name != "FAIL" or trial.user_attrs[RECORD]["status"] == "failed"
+
+
+def record_of(trial: "FrozenTrial") -> Record:
+    """Return the record of a trial that has ended."""
+    values = dict(trial.params)
+    return Record(name=trial.user_attrs[RUN], values=values, **trial.user_attrs[RECORD])
+
+
+def tell_running(trials: Trials, names: Sequence[str], tell: Tell) -> None:
+    """Say how many runs are marked as running before any worker starts."""
+    if running := sum(trials.in_state(name, "RUNNING") is not None for name in names):
+        tell(
+            f"{running} of {len(names)} runs are marked as running in another process: where that "
+            "process has died, they are taken up after a minute."
+        )
+
+
+def work(runs: Runs, tell: Tell) -> None:
+    """Carry out runs, one after the other, until none is free."""
+    worker = _Worker(runs, tell)
+    while (name := worker.next_run()) is not None:
+        worker.attempt(name)
+
+
+class _Stopped(Exception):
+    """There is nothing to do for a trial."""
+
+
+class _Failed(Exception):
+    """A run that failed."""
+
+
+class Lost(Exception):
+    """A trial that was taken for dead while its process lived."""
+
+
+class _Worker:
+    """One process of perhaps many."""
+
+    def __init__(self, runs: Runs, tell: Tell) -> None:
+        self.runs, self.tell = runs, tell
+        self.study = runs.open()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.record: Record | None = None
+        self.lost = False
+
+    def next_run(self) -> str | None:
+        """Return a free run; None if there is none.
+
+        Where other processes are at the last runs, wait until these end, or until a process that
+        died would have been found.
+        """
+        import optuna
+
+        deadline = time.monotonic() + storage.GRACE + storage.HEARTBEAT
+        while True:
+            with storage.without_experimental_warnings():
+                optuna.storages.fail_stale_trials(self.study)
+            trials = Trials(self.study)
+            for name in self.runs.names:
+                if self._is_free(trials, name) and not self._give_up(trials, name):
+                    return name
+            running = any(trials.in_state(name, "RUNNING") for name in self.runs.names)
+            if not running or time.monotonic() > deadline:
+                return None
+            time.sleep(_POLL)
+
+    def attempt(self, name: str) -> None:
+        """Take a run and carry it out, if no other process is faster."""
+        trials = Trials(self.study)
+        if trials.in_state(name, "WAITING") is None:
+            params = [trial.params for trial in trials.of(name) if trial.params]
+            # A search resumes the point that it had suggested.
+            self.study.enqueue_trial(params[-1] if params else {}, user_attrs={RUN: name})
+        self._begin()
+        begin = time.monotonic()
+        try:
+            self.study.optimize(self._objective, n_trials=1, catch=_Failed)
+        except _Stopped:
+            return
+        except ValueError:  # Optuna's answer where another process has ended the trial
+            if not self.lost and self.record is None:
+                raise
+            self.tell(f"{name} was taken for dead while it lived, and another process has it now")
+            return
+        if self.record is not None:
+            records = Trials(self.study).records()
+            record = records[self.record.name]
+            self.runs.on_end(record, records, time.monotonic() - begin, self.tell)
+
+    def _objective(self, trial: "optuna.Trial") -> float:
+        import optuna
+
+        name, trials = trial.user_attrs.get(RUN, ""), Trials(self.study)
+        if name not in self.runs.names or not self._is_free(trials, name, trial.number):
+            trial.set_user_attr(STOPPED, True)
+            raise _Stopped
+        ended = trials.ended(name)
+        previous = None if ended is None else record_of(ended)
+        try:
+            record, value = self.runs.carry_out(trial, name, previous)
+            trial.set_user_attr(RECORD, _attribute(record))
+        except (Lost, optuna.exceptions.UpdateFinishedTrialError):
+            self.lost = True
+            raise Lost from None
+        except BaseException:  # a signal, a full disk: no fault of the run
+            trial.set_user_attr(STOPPED, True)
+            raise
+        self.record = record
+        if record.status == "failed":
+            raise _Failed(record.reason)
+        if record.status != "complete":
+            # To a sampler, such a trial is a bad one: it learns to stay away.
+            raise optuna.TrialPruned(record.reason)
+        return value
+
+    def _is_free(self, trials: Trials, name: str, number: int | None = None) -> bool:
+        """Return True if a run is to be taken, by the trial of this number if one is given."""
+        running, ended = trials.in_state(name, "RUNNING"), trials.ended(name)
+        if running is not None and running.number != number:
+            return False
+        if ended is None:
+            return True
+        return ended.number < self.runs.first and not self.runs.is_done(record_of(ended))
+
+    def _give_up(self, trials: Trials, name: str) -> bool:
+        """Record a failure for a run that kills its processes, and return True for such a run."""
+        import optuna
+
+        if (deaths := trials.deaths(name)) < _DEATHS:
+            return False
+        last = trials.of(name)[-1]
+        record = Record(name=name, status="failed", reason=f"its process died, {deaths} times")
+        self.study.add_trial(
+            optuna.create_trial(
+                state=optuna.trial.TrialState.FAIL,
+                params=last.params,
+                distributions=last.distributions,
+                user_attrs={RUN: name, RECORD: _attribute(record)},
+            )
+        )
+        return True
+
+
+def _attribute(record: Record) -> dict[str, Any]:
+    return {
+        "status": record.status,
+        "reason": record.reason,
+        "metrics": record.metrics,
+        "epoch": record.epoch,
+    }

@@ -1,0 +1,149 @@
+"""The storage of many runs: an Optuna study in a SQLite file, or in any database."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from amcl.redaction import HIDDEN, redact
+from amcl.training import RunError
+
+if TYPE_CHECKING:
+    import optuna
+
+FILE = "study.db"
+HEARTBEAT = 15  # seconds between two signs of life of a trial
+GRACE = 60  # seconds without a sign of life after which its process is taken for dead
+_SQLITE_TIMEOUT = 120  # seconds that a process waits for others to let go of the file
+
+
+def open_study(
+    url: str,
+    name: str,
+    definition: dict[str, Any],
+    *,
+    sampler: "optuna.samplers.BaseSampler | None" = None,
+    pruner: "optuna.pruners.BasePruner | None" = None,
+    checked: bool = False,
+) -> "optuna.Study":
+    """Return the study of this name, which is created if there is none.
+
+    Args:
+        url: Address of the database, as SQLAlchemy writes it.
+        name: Name of the study in it.
+        definition: What the study is; a study of the same name with another one is an error.
+        sampler: Sampler of the study.
+        pruner: Pruner of the study.
+        checked: Skip the look at the tables of the database, which another call has had.
+
+    Returns:
+        The study, with heartbeats.
+    """
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with storage_errors(url), without_experimental_warnings():
+        timeout = {"connect_args": {"timeout": _SQLITE_TIMEOUT}}
+        storage = optuna.storages.RDBStorage(
+            url,
+            engine_kwargs=timeout if url.startswith("sqlite") else {},
+            skip_compatibility_check=checked,
+            skip_table_creation=checked,
+            heartbeat_interval=HEARTBEAT,
+            grace_period=GRACE,
+        )
+        study = optuna.create_study(
+            study_name=name,
+            storage=storage,
+            sampler=sampler,
+            pruner=pruner,
+            direction="maximize",
+            load_if_exists=True,
+        )
+        stored = study.user_attrs.get("amcl")
+        if stored is None:
+            study.set_user_attr("amcl", definition)
+        elif stored != definition:
+            changed = [key for key in definition if stored.get(key) != definition[key]]
+            raise RunError(
+                f"the study {name!r} in that storage is another: it differs in its "
+                f"{', '.join(changed)}. Choose another name with --study, or give its settings."
+            )
+    return study
+
+
+def storage_url(folder: Path, storage: str) -> str:
+    """Return the address of a storage; "" is a file of the folder."""
+    if storage:
+        return storage
+    from sqlalchemy.engine import URL
+
+    return URL.create("sqlite", database=str((folder / FILE).resolve())).render_as_string()
+
+
+def check_storage(
+    folder: Path, stored: tuple[str, str], storage: str, study: str | None
+) -> tuple[str, str]:
+    """Return storage and name of the study of a folder; raise an error if others are requested.
+
+    Args:
+        folder: Folder of the study.
+        stored: Its storage, as it was written without a password, and its name.
+        storage: Requested storage, with its password; "" for the stored one.
+        study: Requested name; None for the stored one.
+    """
+    address, name = stored
+    if storage and without_password(storage) != address:
+        raise RunError(
+            f"{folder} keeps its records in another storage than --storage says: {address or FILE}."
+        )
+    if not storage and HIDDEN in address:
+        raise RunError(f"the password is not written down: give --storage {address} with it.")
+    if study not in (None, name):
+        raise RunError(f"{folder} holds the study {name!r}, not --study {study!r}.")
+    return storage or address, name
+
+
+def without_password(url: str) -> str:
+    """Return the address of a storage as it may be written down.
+
+    >>> without_password("postgresql://me:secret@host/studies")
+    'postgresql://me:***@host/studies'
+    """
+    if not url:
+        return url
+    from sqlalchemy.engine import make_url
+
+    with storage_errors(url):
+        return redact(make_url(url).render_as_string(hide_password=True))
+
+
+@contextmanager
+def storage_errors(url: str) -> Iterator[None]:
+    """Turn errors of a storage into errors of one line."""
+    import optuna
+    import sqlalchemy.exc
+
+    scheme = url.split("://")[0] if "://" in url else "--storage"
+    try:
+        yield
+    except sqlalchemy.exc.ArgumentError as error:
+        raise ValueError(
+            f"{scheme} is no address of a database that is known ({type(error).__name__}): it is "
+            "written like sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
+        ) from None
+    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, ImportError) as error:
+        first = redact(str(error)).strip().split(os.linesep)[0]
+        raise RunError(f"the storage ({scheme}) cannot be used: {first}") from error
+
+
+@contextmanager
+def without_experimental_warnings() -> Iterator[None]:
+    """Silence Optuna on heartbeats, which it calls experimental."""
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
