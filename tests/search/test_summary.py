@@ -44,7 +44,7 @@ RECORDS = [
 
 
 def cells(out):
-    return [[str(cell) for cell in column.cells] for column in out.columns]
+    return [[cell.text for cell in column] for column in zip(*out.cells, strict=True)]
 
 
 def verdict(records, share=True):
@@ -71,8 +71,7 @@ def grid_below(text, heading):
 
 def test_table_is_ranked_and_has_three_digits():
     out = table(RECORDS, "kNN accuracy", share=True)
-    headers = [str(column.header).replace("\n", " ") for column in out.columns]
-    assert headers == [
+    assert out.header == [
         "trial", "kNN accuracy (%)", "ending", "eta", "beta", "form", "projector", "top_k"
     ]  # fmt: skip
     trial, value, ending, eta, beta, form, projector, top_k = cells(out)
@@ -111,9 +110,9 @@ def test_table_has_no_more_rows_than_asked_for():
     out = table(RECORDS, "kNN accuracy", share=True, limit=2)
     assert cells(out)[0] == ["3", "1"]
     assert out.caption == "2 of 7 trials"
-    assert len(out.columns) == 8  # also fields of trials that are not shown
-    assert table(RECORDS, "kNN accuracy", share=True, limit=7).caption is None
-    assert table([], "kNN accuracy", share=True).row_count == 0
+    assert len(out.header) == 8  # also fields of trials that are not shown
+    assert table(RECORDS, "kNN accuracy", share=True, limit=7).caption == ""
+    assert table([], "kNN accuracy", share=True).rows == []
 
 
 @pytest.mark.parametrize("fields", [3, 20])
@@ -121,13 +120,11 @@ def test_no_number_is_cut_on_a_narrow_terminal(fields):
     point = {f"f{i}": 0.00101 + i / 1e3 for i in range(fields)}
     record = Record(number=0, ending="failed", point=point, reason="[red]no[/red] " * 3)
     screen = Console(width=80, file=io.StringIO())
-    screen.print(table([record], "kNN accuracy", share=True))
+    screen.print(table([record], "kNN accuracy", share=True).to_terminal(80))
     lines = screen.file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
-    below = lines[next(i for i, one in enumerate(lines) if "─" in one) + 1 :]
-    digits = "".join(sign for one in below for sign in one if sign.isdigit())
-    told = "0" + "".join(f"{value:.3g}" for value in point.values()).replace(".", "")
-    assert sorted(digits) == sorted(told)
+    words = screen.file.getvalue().split()
+    assert all(f"{value:.3g}" in words for value in point.values())
     if fields == 3:
         assert "[red]no[/red]" in " ".join(lines)  # a reason is text, not markup
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from amcl.intervals import accuracy_difference, accuracy_interval, standard_error
+from amcl.results.intervals import accuracy_difference, accuracy_interval, standard_error
 from amcl.search.pruning import is_below
 from amcl.search.records import Record
 from amcl.search.space import space_from

@@ -61,9 +61,9 @@ def test_each_run_once_and_what_it_came_to(tmp_path, tiny):
     assert len({b.read_bytes() for b in backbones}) == 4
     for point, finding in zip(points, found, strict=True):
         rows = (folder.run(point.name) / "metrics.jsonl").read_text().splitlines()
-        assert finding.probe["knn_validation"] == json.loads(rows[-1])["knn_validation"]
+        assert finding.metrics["knn_validation"] == json.loads(rows[-1])["knn_validation"]
     table = list(csv.DictReader((tmp_path / "out/runs.csv").read_text().splitlines()))
-    assert [(r["tau"], r["seed"], r["ending"]) for r in table] == [
+    assert [(r["tau"], r["seed"], r["status"]) for r in table] == [
         (tau, seed, "complete") for tau in ("0.1", "0.5") for seed in "01"
     ]
     assert (tmp_path / "out/table.md").read_text().count("\n") == 4
@@ -90,12 +90,12 @@ def test_a_sweep_that_was_stopped_goes_on(tmp_path, tiny, monkeypatch):
     assert f"amcl sweep --out '{out}'" in str(stopped.value)
     assert len((out / "runs.csv").read_text().splitlines()) == 2
     stored = SweepFolder(out).read_points()
-    assert [f.ending for f in sweep(stored, out, tell=quiet)] == ["complete"] * 3
+    assert [f.status for f in sweep(stored, out, tell=quiet)] == ["complete"] * 3
     assert starts(SweepFolder(out)) == {"seed=0": 1, "seed=1": 2, "seed=2": 1}
     found = sweep(points[1:2], straight, tell=quiet)
     files = [o / "runs/seed=1/backbone.safetensors" for o in (out, straight)]
     assert files[0].read_bytes() == files[1].read_bytes()
-    assert found == SweepFolder(out).findings(points[1:2])
+    assert found == [f.record for f in SweepFolder(out).findings(points[1:2])]
 
 
 def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, trained, monkeypatch):
@@ -114,7 +114,10 @@ def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, traine
     assert asked == [("seed=0", ("knn",), "validation")]
     found = sweep(points, out, protocols=["knn", "linear"], split="auto", tell=quiet)
     assert asked[1:] == [("seed=0", ("linear",), "auto"), ("seed=1", ("knn", "linear"), "auto")]
-    assert [set(f.results) for f in found] == [{"knn validation", "linear validation"}] * 2
+    assert [{"knn_top1_validation", "linear_top1_validation"} <= set(f.metrics) for f in found] == [
+        True,
+        True,
+    ]
     assert found[0].metrics["linear_top1_validation"] == 0.5
     sweep(points, out, protocols=["linear", "knn"], tell=quiet)
     assert len(asked) == 3
@@ -154,7 +157,8 @@ def test_the_test_split_is_opened_only_when_asked_for(tmp_path, tiny):
     values = {"data": str(images), "image_size": 16, "batch_size": 8, "workers": 0}
     points = grid(with_values(tiny, {**values, "validation": 4}), {"seed": ["0"]})
     found = sweep(points, tmp_path / "out", protocols=["knn"], tell=quiet)
-    assert set(found[0].results) == {"knn validation"}
+    assert "knn_top1_validation" in found[0].metrics
+    assert not any(name.endswith("_test") for name in found[0].metrics)
     with pytest.raises((RunError, ValueError, OSError)):
         sweep(points, tmp_path / "out", protocols=["knn"], split="test", tell=quiet)
 
@@ -187,12 +191,12 @@ def test_runs_that_failed_are_taken_up_when_asked(tmp_path, tiny, monkeypatch):
 
     monkeypatch.setattr(Method, "__call__", call)
     found = sweep(points, out, tell=told.append)
-    assert [f.ending for f in found] == ["failed", "complete"]
+    assert [f.status for f in found] == ["failed", "complete"]
     assert told[0] == "1/2  seed=0  failed: RuntimeError: out of memory"
     monkeypatch.setattr(Method, "__call__", plain)
     assert sweep(points, out, tell=told.append) == found
     found = sweep(points, out, again=True, tell=told.append)
-    assert [f.ending for f in found] == ["complete", "complete"]
+    assert [f.status for f in found] == ["complete", "complete"]
     assert starts(SweepFolder(out)) == {"seed=0": 2, "seed=1": 1}
 
 
@@ -216,7 +220,7 @@ def test_judging_may_fail_too(tmp_path, tiny, trained, monkeypatch):
     monkeypatch.setattr(module, "judge", judge)
     points = grid(tiny, {"seed": ["0", "1"]})
     found = sweep(points, tmp_path / "out", protocols=["linear"], tell=quiet)
-    assert [f.ending for f in found] == ["failed", "failed"]
+    assert [f.status for f in found] == ["failed", "failed"]
     assert found[0].reason == "judging: OutOfMemoryError: no memory"
 
 
@@ -270,7 +274,7 @@ def test_what_has_not_begun_may_change(tmp_path, tiny):
     wrong = grid(with_values(tiny, {"data": str(tmp_path / "imagse")}), {"seed": ["0"]})
     with pytest.raises(FileNotFoundError, match="imagse"):
         sweep(wrong, out, tell=quiet)
-    assert sweep(grid(tiny, {"seed": ["0"]}), out, tell=quiet)[0].ending == "complete"
+    assert sweep(grid(tiny, {"seed": ["0"]}), out, tell=quiet)[0].status == "complete"
 
 
 def test_points_of_any_names(tmp_path, tiny, trained):

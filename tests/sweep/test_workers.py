@@ -137,7 +137,7 @@ def test_two_processes_and_a_stop(tmp_path, small):
     assert {starts(r) for r in (out / "runs").iterdir()} == {1}
     # Alone, it comes to the same as what was never stopped.
     found = sweep(points, out, tell=told.append)
-    assert [f.ending for f in found] == ["complete", "complete"]
+    assert [f.status for f in found] == ["complete", "complete"]
     assert starts(run) == 2
     sweep(points, tmp_path / "straight", tell=told.append)
     assert same_backbones(out, tmp_path / "straight")

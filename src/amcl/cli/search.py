@@ -110,7 +110,8 @@ def _search(args: list[str]) -> None:
     )
     shown = results_console()
     objective = found.definition.objective
-    shown.print(table(found.records, LABELS[objective], is_share(objective)))
+    trials = table(found.records, LABELS[objective], is_share(objective))
+    shown.print(trials.to_terminal(shown.width))
     folder = StudyFolder(options.out)
     where = f"everything is in {folder.path}: trials.csv, summary.md, pictures"
     if found.verdict is None:

@@ -1,7 +1,5 @@
 """What a study found: a table for the terminal, a page, and a file for spreadsheets."""
 
-import csv
-import io
 import json
 import math
 import shlex
@@ -11,39 +9,25 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from rich.box import SIMPLE_HEAD
-from rich.console import JustifyMethod
-from rich.table import Table
-from rich.text import Text
-
+from amcl.results.table import Table
 from amcl.search.plots import Axis, told
 from amcl.search.records import ENDINGS, Record
 from amcl.search.verdict import Verdict
 
-REASON = 48  # signs of a reason in a table
-WHOLE = 13  # signs of the longest value that is broken last, such as top_k_softmax
-TERMINAL = 80  # columns of a narrow one
-ENDING = 2  # the place of the column that has reasons
+REASON = 48  # characters of a reason in a table
 
 
 def table(
     records: Sequence[Record], objective_label: str, share: bool, limit: int | None = None
 ) -> Table:
-    """Trials for the terminal, the best first, then those without a value; at most `limit`."""
+    """Return trials, the best first, then those without a value; at most `limit`."""
     shown = _ranked(records)[:limit]
-    rows = [_row(record, _fields(records), share) for record in shown]
-    out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
-    names = _columns(records, objective_label, share)
-    whole = _kept_whole([name.split() for name in names], rows)
-    for place, name in enumerate(names):
-        side: JustifyMethod = "left" if name == "ending" else "right"
-        header = Text(name.replace(" ", "\n"))
-        out.add_column(header, justify=side, overflow="fold", no_wrap=place in whole)
-    for row in rows:
-        out.add_row(*map(Text, row))
-    if len(shown) < len(records):
-        out.caption = f"{len(shown)} of {len(records)} trials"
-    return out
+    fields = _fields(records)
+    rows = [_row(record, fields, share) for record in shown]
+    value = objective_label + (" (%)" if share else "")
+    fewer = len(shown) < len(records)
+    caption = f"{len(shown)} of {len(records)} trials" if fewer else ""
+    return Table(["trial", value, "ending", *fields], rows, caption, left=3)
 
 
 def markdown(
@@ -58,7 +42,6 @@ def markdown(
     """A page: what was searched, what to train with, how trials ended, pictures, and all trials."""
     trials = "1 trial" if len(records) == 1 else f"{len(records)} trials"
     space = [[f"`{name}`", _told_axis(axis)] for name, axis in axes.items()]
-    every = [_row(record, _fields(records), share) for record in _ranked(records)]
     parts = [
         "# Hyper-parameter search",
         f"{trials} for the greatest {objective_label}.",
@@ -71,7 +54,7 @@ def markdown(
         *(["## Pictures"] if plots else []),
         *(f"![{PurePath(plot).stem.replace('_', ' ')}]({quote(plot)})" for plot in plots),
         "## All trials",
-        _grid(_columns(records, objective_label, share), every),
+        table(records, objective_label, share).to_markdown().rstrip() if records else "None.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -85,20 +68,19 @@ def csv_text(records: Sequence[Record]) -> str:
     number,ending,value,reason,run,eta
     0,complete,0.25,,,0.5
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     fields = _fields(records)
-    writer.writerow(["number", "ending", "value", "reason", "run", *fields])
+    rows = []
     for r in sorted(records, key=lambda r: r.number):
+        value = "" if r.value is None else str(r.value)
         point = ["" if name not in r.point else _exact(r.point[name]) for name in fields]
-        writer.writerow([r.number, r.ending, r.value, r.reason, r.run, *point])
-    return out.getvalue()
+        rows.append([str(r.number), r.ending, value, r.reason, r.run, *point])
+    return Table(["number", "ending", "value", "reason", "run", *fields], rows).to_csv()
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: Any) -> str:
     """Texts and numbers as they are, all else as JSON: true, null, [2048, 128]."""
     plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-    return value if plain else json.dumps(value)
+    return str(value) if plain else json.dumps(value)
 
 
 def _ranked(records: Sequence[Record]) -> list[Record]:
@@ -115,24 +97,6 @@ def _ranked(records: Sequence[Record]) -> list[Record]:
 def _fields(records: Sequence[Record]) -> list[str]:
     """All fields that occur, in the order of the trials."""
     return list(dict.fromkeys(name for record in records for name in record.point))
-
-
-def _columns(records: Sequence[Record], objective_label: str, share: bool) -> list[str]:
-    value = objective_label + (" (%)" if share else "")
-    return ["trial", value, "ending", *_fields(records)]
-
-
-def _kept_whole(headers: Sequence[Sequence[str]], rows: Sequence[Sequence[str]]) -> set[int]:
-    """Columns to break last: all but the longest texts, if a terminal has room for them."""
-    columns = [
-        max(len(text) for text in [*header, *(row[place] for row in rows)])
-        for place, header in enumerate(headers)
-    ]
-    whole = {place for place, width in enumerate(columns) if width <= WHOLE and place != ENDING}
-    others = 10 * (len(columns) - len(whole))
-    # A column that may not be broken would be cut where even these do not fit.
-    fits = sum(columns[place] for place in whole) + others + len(columns) - 1 <= TERMINAL
-    return whole if fits else set()
 
 
 def _row(record: Record, fields: Sequence[str], share: bool) -> list[str]:
@@ -195,12 +159,5 @@ def _endings(records: Sequence[Record]) -> list[list[str]]:
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; "None." without rows."""
-    if not rows:
-        return "None."
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
+    """Rows of text in Markdown; "None." without any."""
+    return Table(header, rows, left=len(header)).to_markdown().rstrip() if rows else "None."

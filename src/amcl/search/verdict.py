@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amcl.intervals import accuracy_difference, accuracy_interval, excludes_zero, standard_error
+from amcl.results.intervals import (
+    accuracy_difference,
+    accuracy_interval,
+    excludes_zero,
+    standard_error,
+)
 from amcl.search.objective import LABELS, Objective, spelled_value
 from amcl.search.records import Record, best_of, complete
 from amcl.search.space import Choice, Range, Space

@@ -10,6 +10,7 @@ from typing import Any
 
 from amcl.evaluation import PROTOCOLS, Protocol
 from amcl.files import write_text
+from amcl.results.record import Record
 from amcl.settings import choose
 from amcl.sweep.fields import differing
 from amcl.sweep.grid import Point, unsaid
@@ -40,6 +41,19 @@ class Finding:
             protocol, split = judged.split()
             found |= {f"{protocol}_{name}_{split}": value for name, value in metrics.items()}
         return found
+
+    @property
+    def record(self) -> Record:
+        """The same as a row of results."""
+        return Record(
+            name=self.name,
+            status=self.ending,
+            reason=self.reason,
+            seed=int(self.values["seed"]) if "seed" in self.values else None,
+            values=dict(self.values),
+            metrics=self.metrics,
+            epoch=self.epoch,
+        )
 
 
 class SweepFolder:

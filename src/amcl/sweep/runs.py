@@ -8,12 +8,13 @@ from pathlib import Path
 
 from amcl.evaluation import PROTOCOLS, Protocol, Protocols
 from amcl.files import write_text
+from amcl.results.record import Record
 from amcl.settings import choose, whole_number
 from amcl.sweep.folder import Finding, SweepFolder
 from amcl.sweep.grid import Point
 from amcl.sweep.judge import SPLITS, Split, check_split, judge, splits_for
 from amcl.sweep.outcome import carry_out, reason_of
-from amcl.sweep.table import csv_text, line, markdown
+from amcl.sweep.table import line, runs_table, table
 from amcl.sweep.workers import Tell, for_workers, work_together
 from amcl.training import Interrupted
 
@@ -32,7 +33,7 @@ def sweep(
     again: bool = False,
     others: bool = True,
     tell: Tell = print,
-) -> list[Finding]:
+) -> list[Record]:
     """Carry out runs, each once, and judge each by `protocols` on `split`.
 
     The same call goes on where another stopped, and new points join those of the folder. `jobs`
@@ -69,12 +70,12 @@ def sweep(
         ) from stopped
     finally:
         found = folder.findings(points)
-        everything = folder.findings(known)
-        write_text(folder.path / "runs.csv", csv_text(everything))
-        write_text(folder.path / "table.md", markdown(everything))
+        everything = [finding.record for finding in folder.findings(known)]
+        write_text(folder.path / "runs.csv", runs_table(everything).to_csv())
+        write_text(folder.path / "table.md", table(everything).to_markdown())
     if left := len(points) - len(found):
         tell(f"{left} of {len(points)} runs are with another process: the table is without them.")
-    return found
+    return [finding.record for finding in found]
 
 
 def _work(
@@ -91,7 +92,7 @@ def _work(
                 continue
             found = _find(folder, point, known, judging)
             folder.keep(found)
-        tell(f"{len(folder.findings(points))}/{len(points)}  {line(found)}")
+        tell(f"{len(folder.findings(points))}/{len(points)}  {line(found.record)}")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the runs cost, against one head with a constant temperature."""
+"""Cost of runs, against one head with a constant temperature."""
 
 import shlex
 from collections.abc import Sequence
@@ -8,8 +8,9 @@ from amcl.analysis.cost import Row, cost_of, image_size_of, rows, spelled
 from amcl.backbones import read_safetensors
 from amcl.methods import HeadSettings
 from amcl.recipes import as_published
-from amcl.report.blocks import Block, Cell, Note, Paragraph, Section, Table
+from amcl.report.blocks import Block, Note, Paragraph, Section
 from amcl.report.runs import Run
+from amcl.results import Cell, Table
 from amcl.training import Config, RunError, RunFolder
 
 HOW = (
@@ -21,7 +22,7 @@ HOW = (
 
 
 def cost(runs: Sequence[Run]) -> Section:
-    """Parameters and FLOPs by count, throughput from the runs' own metrics."""
+    """Return parameters and FLOPs by count, and throughput from the runs' own metrics."""
     counted = [run for run in runs if not _reason(run)]
     notes = [Note(f"{run.name}: {_reason(run)}") for run in runs if _reason(run)]
     blocks: list[Block] = list(notes)

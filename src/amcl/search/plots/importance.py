@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from amcl.drawing import BLUE, bare
-from amcl.intervals import accuracy_difference, excludes_zero
+from amcl.results.intervals import accuracy_difference, excludes_zero
 from amcl.search.plots.axis import Axis
 from amcl.search.plots.drawing import name_of, scored, study_figure, title, words
 from amcl.search.records import Record
