@@ -6,8 +6,7 @@ from pathlib import Path
 from amcl.analysis import PairSettings
 from amcl.experiments.analyses import ANALYSES
 from amcl.experiments.cases import AUROC, KNN, LINEAR, Metric
-from amcl.experiments.filled import numbers_table
-from amcl.experiments.page import ExperimentPage, check_free, topic_of
+from amcl.experiments.experiment import Experiment
 from amcl.experiments.runs import RunPool, check_labels
 from amcl.settings import choose
 from amcl.sweep.judge import Split
@@ -56,7 +55,6 @@ def analyze(
     analysis, folder = ANALYSES[name], Path(out)
     parts = analysis.parts(base, values, METRICS[metric])
     check_labels(base, parts, split, ", or use --metric auroc, which needs none")
-    check_free(folder / name)
     pool = RunPool(
         path=folder / "runs",
         base_of=lambda config: base,
@@ -65,21 +63,12 @@ def analyze(
         data_root=base.data.data_root,
         hardware=base.hardware,
     )
-    command = command or f"amcl.experiments.analyze({name!r}, …)"
-    filled, judged = pool.fill(parts, seeds, jobs=jobs, again=again, resume=command, tell=tell)
-    images = [m.images for each in filled for m in each.measurements if m.images]
-    page = ExperimentPage(
+    experiment = Experiment(
         title=f"{name}: {analysis.question}",
-        subtitle=f"{base.method.name} on {base.data.name}" + (judged and f", judged on {judged}"),
-        topics=[topic_of(each) for each in filled],
-        numbers=numbers_table(filled),
-        command=command,
-        facts=[
-            *([("images judged on", f"{images[0]:,}")] if images else []),
-            ("epochs", str(base.run.epochs)),
-            ("seeds", str(len(seeds))),
-            ("runs", str(len(pool.points(parts, seeds)))),
-        ],
-        config=base.to_toml(),
+        subtitle=f"{base.method.name} on {base.data.name}",
+        parts=parts,
+        pool=pool,
+        seeds=seeds,
+        command=command or f"amcl.experiments.analyze({name!r}, …)",
     )
-    return page.write(folder / name)
+    return experiment.carry_out(folder / name, jobs=jobs, again=again, tell=tell)

@@ -10,6 +10,7 @@ from amcl.sweep.fields import value_from, with_values
 from amcl.training import Config
 
 Source = Protocol | Literal["pairs", "course"]
+Change = str | Callable[[Config, str], Config]
 
 NONE = "–"
 """Label of what is the same all along an axis: a dashed line."""
@@ -146,7 +147,7 @@ def along(
     values: Iterable[str],
     configs: Mapping[str, Config],
     metric: Metric | Callable[[str], Metric],
-    change: str | Callable[[Config, str], Config],
+    change: Change,
 ) -> tuple[Case, ...]:
     """Return a case for each value along an axis and each side.
 

@@ -1,6 +1,6 @@
 """The cost of AMCL beside the paper's figures (Table 8), and its three designs (Fig. 2)."""
 
-from amcl.analysis.cost import Row, compare_cost, cost_of, rows
+from amcl.analysis.cost import Row, compare_cost, cost_of, cost_table, rows
 from amcl.drawing import PALETTE, bare, figure_of, legend_below
 from amcl.experiments.page import Topic
 from amcl.experiments.paper.numbers import TABLE_8
@@ -82,21 +82,16 @@ def design_topic() -> tuple[Topic, Table]:
     totals = [
         f"{n} {c.training_parameters / 1e6:.2f} M" for n, c in zip(designs, costs, strict=True)
     ]
-    counted = rows(costs)
-    body = [
-        [("– " if row.part else "") + row.label, *(f"{value:.4g}" for value in row.values)]
-        for row in counted
-    ]
     topic = Topic(
         name="designs",
         title="The three designs",
         how_to_read="SimCLR on CIFAR with ResNet-18. In (b) a layer φ reads a temperature off each "
         "pair of projections; in (c) the projection head comes three times, and φ serves them all.",
         blocks=(Chart(figure, f"Parameters of the three designs: {', '.join(totals)}"),),
-        table=Table(["", *designs], body),
+        table=cost_table(list(designs), costs),
         pictures={"designs": figure},
     )
-    numbers = [[row.label, *map(str, row.values)] for row in counted]
+    numbers = [[row.label, *map(str, row.values)] for row in rows(costs)]
     return topic, Table(["figure", *designs], numbers)
 
 

@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from amcl.data import missing_sets
 from amcl.data.named import NAMED
 from amcl.experiments.cases import AMCL, Part
-from amcl.experiments.filled import numbers_table
-from amcl.experiments.page import ExperimentPage, Topic, check_free, topic_of, topics_of_pairs
+from amcl.experiments.experiment import Experiment
+from amcl.experiments.page import ExperimentPage, Topic, topics_of_pairs
 from amcl.experiments.paper import ENTRIES, Entry
 from amcl.experiments.runs import RunPool, check_labels
 from amcl.experiments.scales import SCALES, Scale, ScaleName
@@ -91,23 +90,19 @@ def reproduce(
             f"{name} at --scale {scale} needs data that are not there. {' '.join(missing)} "
             "Or choose others with --data."
         )
-    hardware = hardware or HardwareSettings()
-    parts = [_on_machine(p, data_root, hardware) for p in entry.make(size, sets)]
+    parts = entry.make(size, sets)
     _require_labels(parts, sets)
-    check_free(folder / name)
     pool = _pool(size, folder / "runs", data_root, hardware)
-    numbers = range(_count(size, seeds))
-    filled, judged = pool.fill(parts, numbers, jobs=jobs, again=again, resume=command, tell=tell)
-    page = ExperimentPage(
+    experiment = Experiment(
         title=title,
         subtitle=f"At scale {scale}: {size.told}.",
-        topics=[*map(topic_of, filled), *(_pairs(parts, pool) if entry.histograms else ())],
-        numbers=numbers_table(filled),
+        parts=parts,
+        pool=pool,
+        seeds=range(_count(size, seeds)),
         command=command,
-        facts=_facts(parts, pool, sets, numbers) + ([("judged on", judged)] if judged else []),
-        config=parts[0].cases[0].config.to_toml(),
+        more=(lambda: _pairs(parts, pool)) if entry.histograms else list,
     )
-    return page.write(folder / name)
+    return experiment.carry_out(folder / name, jobs=jobs, again=again, tell=tell)
 
 
 def _count(scale: Scale, seeds: int | None) -> int:
@@ -162,28 +157,6 @@ def _pairs(parts: Sequence[Part], pool: RunPool) -> list[Topic]:
     in_rows = sorted(runs, key=lambda name: name.endswith(AMCL))  # as the paper has them
     samples = {name: pool.sample(runs[name]) for name in in_rows}
     return topics_of_pairs(samples, gallery=[n for n in samples if n.endswith(AMCL)][-1:])
-
-
-def _on_machine(part: Part, data_root: str | None, hardware: HardwareSettings) -> Part:
-    """Return the same part, run as this machine allows."""
-    cases = []
-    for case in part.cases:
-        data = replace(case.config.data, data_root=data_root)
-        cases.append(replace(case, config=replace(case.config, data=data, hardware=hardware)))
-    return replace(part, cases=tuple(cases))
-
-
-def _facts(
-    parts: Sequence[Part], pool: RunPool, sets: Sequence[str], seeds: Sequence[int]
-) -> list[tuple[str, str]]:
-    config = parts[0].cases[0].config
-    return [
-        ("images", ", ".join(sets)),
-        ("backbone", f"{config.backbone.backbone} ×{config.backbone.width:g}"),
-        ("epochs", str(config.run.epochs)),
-        ("seeds", str(len(seeds))),
-        ("runs", str(len(pool.points(parts, seeds)))),
-    ]
 
 
 def _command(

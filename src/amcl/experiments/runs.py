@@ -60,6 +60,8 @@ class RunPool:
             if name not in (*values, "seed")
         }
         values["seed"] = str(seed)
+        data = replace(config.data, data_root=self.data_root)
+        config = replace(config, data=data, hardware=self.hardware)
         return Point(values=values, config=with_values(config, {"seed": seed}))
 
     def points(self, parts: Sequence[Part], seeds: Sequence[int]) -> list[Point]:

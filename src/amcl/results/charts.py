@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 4.6, 2.6
 _STYLES = ("-", "--", ":")
-_BARS = 60  # bars of a histogram beyond which they are drawn two by two
+_BARS = 40  # bars of a histogram beyond which they are drawn two by two
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 

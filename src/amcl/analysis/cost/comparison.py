@@ -1,10 +1,11 @@
 """Costs side by side: a method as published, and with AMCL."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from amcl.analysis.cost.count import Cost, cost_of, image_size_of
 from amcl.analysis.cost.measure import StepCost
+from amcl.results import Cell, Table
 from amcl.training.config import Config
 
 _PART = {"temperature": "temperature (φ)", "noise_embedding": "noise embedding"}
@@ -64,6 +65,38 @@ def rows(costs: Sequence[Cost], measured: Sequence[StepCost] = ()) -> list[Row]:
         of("inference_flops", "GFLOPs an image, inference", lambda c: c.inference_flops / 1e9),
     ]
     return found + (_measured(measured) if measured else [])
+
+
+def cost_table(
+    names: Sequence[str],
+    costs: Sequence[Cost],
+    measured: Sequence[StepCost] = (),
+    more: Mapping[str, Sequence[str]] | None = None,
+) -> Table:
+    """Return all figures, a column for each configuration, with ratios to the first.
+
+    Args:
+        names: Names of the configurations.
+        costs: Their costs by count.
+        measured: Their costs by measurement.
+        more: Rows to add below, by label: a text for each configuration.
+    """
+    pair = len(names) == 2
+    lines: list[list[str | Cell]] = []
+    for row in rows(costs, measured):
+        label = f"\u2003{row.label}" if row.part else row.label
+        first, *others = row.values
+        if pair:
+            numbers: list[str | Cell] = [*map(spelled, row.values), spelled(row.ratio, ".3f")]
+        else:
+            ratios = [f"×{v / first:.3f}" if v and first else "" for v in others]
+            cells = [Cell(spelled(v), r) for v, r in zip(others, ratios, strict=True)]
+            numbers = [spelled(first), *cells]
+        lines.append([label, *numbers])
+    for label, texts in (more or {}).items():
+        lines.append([label, *texts, *([""] if pair else [])])
+    caption = f"×: ratio to {names[0]}." if len(names) > 2 else ""
+    return Table(["", *names, *(["ratio"] if pair else [])], lines, caption)
 
 
 def _inference_parameters(cost: Cost) -> float:

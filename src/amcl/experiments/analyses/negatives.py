@@ -23,16 +23,12 @@ def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[Part]
             f"{base.method.name} compares no negatives: choose simclr, moco, mocov3, can or lgp."
         )
     amcl = with_amcl(base)
-    kappas = list(dict.fromkeys(str(_kappa(value, base.negatives)) for value in values))
+    kappas = dict.fromkeys(str(_kappa(value, base.negatives)) for value in values)
     every = {BASELINE: as_published(base), "softmax of all": with_values(amcl, {"form": "softmax"})}
-    forms = {"mean of the top κ": "top_k", "softmax of the top κ": "top_k_softmax"}
-    cases = dashed("κ", every, metric)
-    for name, form in forms.items():
-
-        def hardest(config: Config, kappa: str, form: str = form) -> Config:
-            return with_values(config, {"form": form, "top_k": int(kappa)})
-
-        cases += along("κ", kappas, {name: amcl}, metric, hardest)
+    hardest = {
+        "mean of the top κ": with_values(amcl, {"form": "top_k", "top_k": 1}),
+        "softmax of the top κ": with_values(amcl, {"form": "top_k_softmax", "top_k": 1}),
+    }
     return [
         Part(
             name="negatives",
@@ -40,7 +36,7 @@ def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[Part]
             how_to_read="The paper averages over the top κ of each head, with nothing to weigh "
             "them; a softmax over the same κ does. Dashed: all negatives, and the method as "
             "published.",
-            cases=cases,
+            cases=dashed("κ", every, metric) + along("κ", kappas, hardest, metric, "top_k"),
             x="κ",
         )
     ]
