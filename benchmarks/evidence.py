@@ -75,8 +75,8 @@ class Study:
         """The metrics of its table, and what they are called."""
         if not self.protocols:
             return {"knn_validation": "kNN"}
-        known = {"knn": "kNN", "linear": "linear probe", "logistic": "logistic regression"}
-        return {f"{name}_top1_{self.split}": known[name] for name in self.protocols}
+        names = {"knn": "kNN", "linear": "linear probe", "logistic": "logistic regression"}
+        return {f"{name}_top1_{self.split}": names[name] for name in self.protocols}
 
     @property
     def kept(self) -> Path:
@@ -86,13 +86,13 @@ class Study:
 def studies() -> dict[str, Study]:
     """Every study by its name."""
     read = tomllib.loads((FOLDER / "studies.toml").read_text(encoding="utf-8"))
-    found = {}
-    for name, said in read["study"].items():
-        network = read["networks"][said.pop("network")]
-        protocol = " ".join(read["images"][said.pop("images", "cifar10")].split())
-        said |= {"options": f"{said['options']} {network}", "protocol": protocol}
-        found[name] = Study(name=name, **said)
-    return found
+    by_name = {}
+    for name, entry in read["study"].items():
+        network = read["networks"][entry.pop("network")]
+        protocol = " ".join(read["images"][entry.pop("images", "cifar10")].split())
+        entry |= {"options": f"{entry['options']} {network}", "protocol": protocol}
+        by_name[name] = Study(name=name, **entry)
+    return by_name
 
 
 def keep(study: Study, sweep: Path) -> int:
@@ -184,31 +184,31 @@ def table(study: Study) -> str:
     return markdown(header, rows)
 
 
-def summary(known: dict[str, Study]) -> str:
+def summary(by_name: dict[str, Study]) -> str:
     """The methods side by side: tuned baseline, with AMCL, gain, and the time of a step."""
     cost = json.loads(COST.read_text(encoding="utf-8"))
     rows = [
         [*cells, told_slower(cost[name])]
-        for name in made(known)
-        for cells in sides(known[name], METHODS[name])
+        for name in made(by_name)
+        for cells in sides(by_name[name], METHODS[name])
     ]
     return markdown(["", "tuned baseline", "+ AMCL", "gain", "time of a step"], rows)
 
 
-def summary_of_defaults(known: dict[str, Study]) -> str:
+def summary_of_defaults(by_name: dict[str, Study]) -> str:
     """The same on STL-10, where nothing was tuned."""
     rows = []
-    for name in made(known, SECOND_SET):
-        study = known[SECOND_SET + name]
-        base = known[study.baseline] if study.baseline else study
+    for name in made(by_name, SECOND_SET):
+        study = by_name[SECOND_SET + name]
+        base = by_name[study.baseline] if study.baseline else study
         tau = f", best constant τ {base.compared['tau']}" if "tau" in base.compared else ""
         rows += sides(study, f"{METHODS[name]}{tau}")
     return markdown(["", "baseline", "+ AMCL", "gain"], rows)
 
 
-def gains_by_views(known: dict[str, Study]) -> dict[str, dict[int, float]]:
+def gains_by_views(by_name: dict[str, Study]) -> dict[str, dict[int, float]]:
     """Gains of kNN in points, by kinds of augmentation and seed."""
-    study, name = known["views"], "knn_top1_test"
+    study, name = by_name["views"], "knn_top1_test"
     gains = {}
     for group in groups_of(study):
         reference = reference_of(study, group.values)
@@ -218,9 +218,9 @@ def gains_by_views(known: dict[str, Study]) -> dict[str, dict[int, float]]:
     return gains
 
 
-def trend(known: dict[str, Study]) -> str:
+def trend(by_name: dict[str, Study]) -> str:
     """By how much the gain rises with each kind of augmentation that is added."""
-    gains = gains_by_views(known)
+    gains = gains_by_views(by_name)
     kinds = [len(views) for views in gains]
     seeds = list(next(iter(gains.values())))
     slopes = [
@@ -254,9 +254,9 @@ def sides(study: Study, label: str) -> list[list[str]]:
     return rows
 
 
-def made(known: dict[str, Study], prefix: str = "") -> list[str]:
+def made(by_name: dict[str, Study], prefix: str = "") -> list[str]:
     """The methods whose runs have been made."""
-    return [name for name in METHODS if known[prefix + name].kept.exists()]
+    return [name for name in METHODS if by_name[prefix + name].kept.exists()]
 
 
 def reference_of(study: Study, values: dict[str, str]) -> Group:
@@ -301,16 +301,16 @@ def told_slower(cost: dict[str, Any]) -> str:
     return f"× {median:.2f} ({least:.2f}–{most:.2f})"
 
 
-def measure_cost(names: Sequence[str], known: dict[str, Study], steps: int) -> None:
+def measure_cost(names: Sequence[str], by_name: dict[str, Study], steps: int) -> None:
     """Time steps with and without AMCL as studies take them, on a machine that does nothing else.
 
     What was measured of other studies before is kept.
     """
-    found = json.loads(COST.read_text(encoding="utf-8")) if COST.exists() else {}
+    costs = json.loads(COST.read_text(encoding="utf-8")) if COST.exists() else {}
     for name in names:
-        said = known[name].options
-        start = "" if "--recipe" in said else f"--recipe cifar10-{name.partition('-')[0]} "
-        command = f"amcl cost {start}{said} --batch-size 256 --optimizer adamw"
+        options = by_name[name].options
+        start = "" if "--recipe" in options else f"--recipe cifar10-{name.partition('-')[0]} "
+        command = f"amcl cost {start}{options} --batch-size 256 --optimizer adamw"
         command += f" --threads 1 --measure --steps {steps}"
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "cost.json"
@@ -318,8 +318,8 @@ def measure_cost(names: Sequence[str], known: dict[str, Study], steps: int) -> N
             subprocess.run(words, check=True)
             read = json.loads(out.read_text(encoding="utf-8"))
         seconds = {side["name"]: side["measured"]["seconds"] for side in read["columns"]}
-        found[name] = {"command": command, "ratios": read["ratios"], "seconds": seconds}
-        text = json.dumps(found, indent=1, ensure_ascii=False)
+        costs[name] = {"command": command, "ratios": read["ratios"], "seconds": seconds}
+        text = json.dumps(costs, indent=1, ensure_ascii=False)
         COST.write_text(text + "\n", encoding="utf-8")
 
 
@@ -336,11 +336,11 @@ def block(study: Study) -> str:
 
 def page(text: str) -> str:
     """The page with every block between its marks made anew."""
-    known = studies()
+    by_name = studies()
 
     def made(mark: re.Match[str]) -> str:
         name = mark["name"]
-        shown = SUMMARIES[name](known) if name in SUMMARIES else block(known[name])
+        shown = SUMMARIES[name](by_name) if name in SUMMARIES else block(by_name[name])
         return f"<!-- {name} -->\n{shown}\n<!-- end -->"
 
     return re.sub(r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- end -->", made, text, flags=re.DOTALL)
@@ -356,16 +356,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--steps", type=int, default=40, help="that cost takes of each")
     args = parser.parse_args()
-    known = studies()
-    if unknown := [name for name in args.names if name not in known]:
-        sys.exit(f"there is no study {', '.join(unknown)}: there are {', '.join(known)}.")
-    chosen = [known[name] for name in args.names or known]
+    by_name = studies()
+    if unknown := [name for name in args.names if name not in by_name]:
+        sys.exit(f"there is no study {', '.join(unknown)}: there are {', '.join(by_name)}.")
+    chosen = [by_name[name] for name in args.names or by_name]
     if args.what == "tables":
-        for place in PAGES:
-            place.write_text(page(place.read_text(encoding="utf-8")), encoding="utf-8")
+        for path in PAGES:
+            path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
         return
     if args.what == "cost":
-        measure_cost(args.names or list(METHODS), known, args.steps)
+        measure_cost(args.names or list(METHODS), by_name, args.steps)
         return
     for study in chosen:
         if args.what == "list":

@@ -32,11 +32,11 @@ def gains() -> "Figure":
     figure = figure_of(6.4, 3.0)
     ax = figure.subplots()
     ax.axhline(0.0, color=FAINT, linewidth=1)
-    known = evidence.studies()
-    names = evidence.made(known)
+    studies = evidence.studies()
+    names = evidence.made(studies)
     for i, name in enumerate(names):
-        base, ours = evidence.pair_of(known[name])
-        sides = zip((-0.14, 0.14), (BLUE, VERMILION), known[name].shown.items(), strict=True)
+        base, ours = evidence.pair_of(studies[name])
+        sides = zip((-0.14, 0.14), (BLUE, VERMILION), studies[name].shown.items(), strict=True)
         for shift, color, (metric, label) in sides:
             gain = ours.measurement(metric).minus(base.measurement(metric))
             points = [100 * value for value in gain.by_seed.values()]
@@ -57,12 +57,12 @@ def kinds() -> "Figure":
         "cifar10-simclr": (BLUE, "tuned baseline"),
         "cifar10-simclr-amcl": (VERMILION, "+ AMCL"),
     }
-    known = evidence.studies()
+    studies = evidence.studies()
     for recipe, (color, label) in sides.items():
-        groups = [g for g in evidence.groups_of(known["views"]) if g.values["recipe"] == recipe]
+        groups = [g for g in evidence.groups_of(studies["views"]) if g.values["recipe"] == recipe]
         seed_dots(ax, range(len(groups)), [_percent(g) for g in groups], color, label=label)
         ax.set_xticks(range(len(groups)), [group.values["views"] for group in groups])
-    by_views = evidence.gains_by_views(known)
+    by_views = evidence.gains_by_views(studies)
     added.axhline(0, color=FAINT, linewidth=1)
     points = [list(by_seed.values()) for by_seed in by_views.values()]
     seed_dots(added, range(len(points)), points, VERMILION)
@@ -78,14 +78,14 @@ def kinds() -> "Figure":
 
 def constants() -> "Figure":
     """kNN by the constant temperature, and AMCL's, which has none to choose."""
-    known = evidence.studies()
+    studies = evidence.studies()
     figure = figure_of(6.4, 3.0)
     axes = figure.subplots(1, len(CONSTANTS), sharey=True)
     for ax, name in zip(axes, CONSTANTS, strict=True):
-        groups = evidence.groups_of(known[f"stl10-{name}-base"])
+        groups = evidence.groups_of(studies[f"stl10-{name}-base"])
         taus = [float(group.values["tau"]) for group in groups]
         seed_dots(ax, taus, [_percent(group) for group in groups], BLUE, label="constant τ")
-        (ours,) = evidence.groups_of(known[f"stl10-{name}"])
+        (ours,) = evidence.groups_of(studies[f"stl10-{name}"])
         points = _percent(ours)
         ax.axhspan(min(points), max(points), color=VERMILION, alpha=0.15, linewidth=0)
         mean = sum(points) / len(points)
@@ -119,9 +119,9 @@ PICTURES: dict[str, tuple[tuple[str, ...], Callable[[], "Figure"]]] = {
 
 def source(names: tuple[str, ...]) -> str:
     """The SHA-256 of what is kept of these studies, and of those they are compared with."""
-    known = evidence.studies()
-    shown = [known[name] for name in names]
-    shown += [known[study.baseline] for study in shown if study.baseline]
+    studies = evidence.studies()
+    shown = [studies[name] for name in names]
+    shown += [studies[study.baseline] for study in shown if study.baseline]
     read = b"".join(study.kept.read_bytes() for study in shown)
     return hashlib.sha256(read).hexdigest()
 

@@ -202,7 +202,7 @@ def test_retrieval_by_loops():
             others = [j for j in range(N) if j != i]
             nearest = max(others, key=lambda j, row=s[i]: row[j])
             same_class += labels[nearest] == labels[i]
-        assert found[name].own == pytest.approx(own / N)
+        assert found[name].own_image == pytest.approx(own / N)
         assert found[name].same_class == pytest.approx(same_class / N)
 
 
@@ -212,7 +212,7 @@ def test_retrieval_without_labels_without_heads_and_with_one():
     assert [row.name for row in retrieval(make(heads=1))] == ["head 1", "backbone"]
     same = torch.eye(N)
     perfect = retrieval(make(h0=same, h1=same, s=same[None]))
-    assert [row.own for row in perfect] == [1, 1]
+    assert [row.own_image for row in perfect] == [1, 1]
 
 
 def mean_over_heads(matrix, i, j):

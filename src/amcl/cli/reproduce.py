@@ -74,7 +74,7 @@ def _reproduce(args: list[str]) -> None:
     shown = results_console()
     if options.list:
         shown.print(_table(scale, options).to_terminal(shown.width))
-        shown.print(f"Scale {scale.name}: {scale.told}.", soft_wrap=True, markup=False)
+        shown.print(f"Scale {scale.name}: {scale.about}.", soft_wrap=True, markup=False)
         return
     if not options.names:
         raise ValueError("name a table or figure, as in `amcl reproduce table-3`; --list has them.")

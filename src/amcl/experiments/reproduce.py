@@ -95,7 +95,7 @@ def reproduce(
     pool = _pool(size, folder / "runs", data_root, hardware)
     experiment = Experiment(
         title=title,
-        subtitle=f"At scale {scale}: {size.told}.",
+        subtitle=f"At scale {scale}: {size.about}.",
         parts=parts,
         pool=pool,
         seeds=range(_count(size, seeds)),

@@ -51,20 +51,22 @@ def rows(costs: Sequence[Cost], measured: Sequence[StepCost] = ()) -> list[Row]:
     def of(name: str, label: str, value: Callable[[Cost], float], part: bool = False) -> Row:
         return Row(name, label, tuple(map(value, costs)), part)
 
-    found = [of("parameters", "parameters in training, M", lambda c: c.training_parameters / 1e6)]
+    figures = [of("parameters", "parameters in training, M", lambda c: c.training_parameters / 1e6)]
     for name in dict.fromkeys(name for cost in costs for name in cost.parameters):
-        found.append(Row(f"parameters/{name}", _PART.get(name, name), _of_part(costs, name), True))
+        figures.append(
+            Row(f"parameters/{name}", _PART.get(name, name), _of_part(costs, name), True)
+        )
     if any(cost.trained != cost.training_parameters for cost in costs):
-        found.append(of("trained", "of these trained", lambda c: c.trained / 1e6, True))
+        figures.append(of("trained", "of these trained", lambda c: c.trained / 1e6, True))
     if any(cost.momentum for cost in costs):
-        found.append(of("momentum", "momentum copy, not trained, M", lambda c: c.momentum / 1e6))
-    found += [
+        figures.append(of("momentum", "momentum copy, not trained, M", lambda c: c.momentum / 1e6))
+    figures += [
         of("inference_parameters", "parameters at inference, M", _inference_parameters),
         of("forward_flops", "GFLOPs an image, training, forward", lambda c: c.forward_flops / 1e9),
         of("step_flops", "GFLOPs an image, forward and backward", lambda c: c.step_flops / 1e9),
         of("inference_flops", "GFLOPs an image, inference", lambda c: c.inference_flops / 1e9),
     ]
-    return found + (_measured(measured) if measured else [])
+    return figures + (_measured(measured) if measured else [])
 
 
 def cost_table(

@@ -14,8 +14,8 @@ register(
             "views",
             name="augmentations",
             title="Kinds of augmentation",
-            how_to_read="a crop, b blur, c gray, d color jitter, e flip. The paper's claim: the more "
-            "kinds, the more AMCL gains.",
+            how_to_read="a crop, b blur, c gray, d color jitter, e flip. The paper's claim: the "
+            "more kinds, the more AMCL gains.",
             compared=SIDE,
         ),
     )

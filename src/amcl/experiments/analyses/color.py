@@ -23,8 +23,8 @@ register(
             _jittered,
             name="color",
             title="Strength of the color distortion",
-            how_to_read="1 is SimCLR's on ImageNet: brightness, contrast and saturation change by up "
-            "to 0.8, hue by up to 0.2.",
+            how_to_read="1 is SimCLR's on ImageNet: brightness, contrast and saturation change by "
+            "up to 0.8, hue by up to 0.2.",
             compared=SIDE,
         ),
     )

@@ -17,7 +17,8 @@ register(
             references=lambda base: {BASELINE: as_published(base)},
             name="heads",
             title="Number of projection heads",
-            how_to_read="The dashed line is the method as published: one head, constant temperature.",
+            how_to_read="The dashed line is the method as published: one head, constant "
+            "temperature.",
         ),
     )
 )

@@ -17,10 +17,10 @@ _ROWS = 10  # classes or pairs of a table, where there are more than are shown
 
 def classes(results: Sequence[Result]) -> list[Block]:
     """Return accuracy by class and confusions of one classifier; nothing without such a result."""
-    known = [result for result in results if "per_class" in result.details]
-    if not known:
+    detailed = [result for result in results if "per_class" in result.details]
+    if not detailed:
         return []
-    newest = [result for result in known if _same_images(result, known[-1])]
+    newest = [result for result in detailed if _same_images(result, detailed[-1])]
     result = min(reversed(newest), key=lambda result: _FIRST.index(result.protocol))
     top1, balanced = result.metrics["top1"], result.details["balanced_top1"]
     words = (

@@ -70,7 +70,7 @@ def _found(run: Run, labeled: bool) -> list[tuple[str, ...]]:
     if run.sample is None:
         return []
     return [
-        (row.name, percent(row.own), *([percent(row.same_class)] if labeled else []))
+        (row.name, percent(row.own_image), *([percent(row.same_class)] if labeled else []))
         for row in retrieval(run.sample)
     ]
 

@@ -136,10 +136,10 @@ def _bounds_reached(run: Run) -> list[Block]:
     lines: list[Line] = []
     for sign in _signs(run):
         for side in ("lower", "upper"):
-            found = [_by_epoch(run, f"at_{side}_{sign}/head{c}") for c in _heads(run, sign)]
+            by_head = [_by_epoch(run, f"at_{side}_{sign}/head{c}") for c in _heads(run, sign)]
             points = [
                 (points[0][0], 100 * max(share for _, share in points))
-                for points in zip(*found, strict=True)
+                for points in zip(*by_head, strict=True)
             ]
             if points:
                 lines.append(Line(f"{_SIGNS[sign]} at the {side} bound", points, len(lines)))
@@ -155,8 +155,8 @@ def _bounds_reached(run: Run) -> list[Block]:
 
 
 def _heads(run: Run, sign: Sign) -> list[int]:
-    known = {name for row in run.of("epoch") for name in row}
-    return [c for c in range(1, run.heads + 1) if f"tau_{sign}/head{c}" in known]
+    names = {name for row in run.of("epoch") for name in row}
+    return [c for c in range(1, run.heads + 1) if f"tau_{sign}/head{c}" in names]
 
 
 def _by_epoch(run: Run, name: str) -> list[tuple[float, float]]:
