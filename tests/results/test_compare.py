@@ -13,7 +13,8 @@ from scipy import stats
 from amcl.cli.compare import main
 from amcl.evaluation.results import Result
 from amcl.methods import MoCoSettings, SimCLRSettings
-from amcl.results import Comparison, compare
+from amcl.results import Comparison, compare, read_run
+from amcl.results.read import run_names
 from amcl.training import Config
 
 AMCL = {"method": {"heads": 3, "temperature": "adaptive"}}
@@ -447,6 +448,26 @@ def test_checkpoints_have_rows_of_their_own(tmp_path):
     assert [cell.mean for cell in found.rows[0].cells] == [0.9, 0.95]
     assert [cell.mean for cell in found.rows[1].cells] == [0.6, 0.7]
     assert "older weights" not in notes(found)
+
+
+# Records
+
+
+def test_a_run_is_a_record(tmp_path):
+    run = make(tmp_path / "first", seed=3, data={"workers": 7})
+    put(run, {"top1": 0.5}, weights="old", time="2026-01-01T00:00:00+00:00")
+    put(run, {"top1": 0.6, "top5": 0.9}, weights="new", time="2026-01-02T00:00:00+00:00")
+    put(run, {"top1": 0.1}, name=str(run / "checkpoints/epoch-0001.pt"), weights="early")
+    record = read_run(run)
+    assert (record.name, record.seed, record.path) == ("first", 3, run)
+    assert record.metrics == {"knn_top1_test": 0.6, "knn_top5_test": 0.9}
+    assert record.settings["method.tau"] == 0.5
+    assert not {"data.workers", "run.seed"} & record.settings.keys()
+
+
+def test_names_tell_folders_apart(tmp_path):
+    assert run_names([tmp_path / "a", tmp_path / "b"]) == ["a", "b"]
+    assert run_names([tmp_path / "x/0", tmp_path / "y/0"]) == ["x/0", "y/0"]
 
 
 # What is wrong
