@@ -298,7 +298,7 @@ def test_a_method_without_heads(runs):
     assert [row[0] for row in of(heads([run]), Table)[0].rows] == ["backbone"]
     positive, _ = of(pairs([run]), Gallery)
     assert [len(item.lines) for item in positive.items] == [1] * 12
-    assert of(cost([run]), Table)[0].header == ("", "this run")
+    assert of(cost([run]), Table)[0].header == ["", "this run"]
 
 
 def test_a_loss_without_negatives(runs):
