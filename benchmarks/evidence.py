@@ -24,6 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amcl.results import Difference, Group, Measurement, Record, Table, group_by_seed
+from amcl.results.numbers import format_spread
+from amcl.results.seeds import MEASURED
+
 FOLDER = Path(__file__).parent / "evidence"
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "results.md", DOCS / "tuning.md")
@@ -71,8 +75,8 @@ class Study:
         """The metrics of its table, and what they are called."""
         if not self.protocols:
             return {"knn_validation": "kNN"}
-        known = {"knn": "kNN", "linear": "linear probe", "logistic": "logistic regression"}
-        return {f"{name}_top1_{self.split}": known[name] for name in self.protocols}
+        names = {"knn": "kNN", "linear": "linear probe", "logistic": "logistic regression"}
+        return {f"{name}_top1_{self.split}": names[name] for name in self.protocols}
 
     @property
     def kept(self) -> Path:
@@ -82,29 +86,28 @@ class Study:
 def studies() -> dict[str, Study]:
     """Every study by its name."""
     read = tomllib.loads((FOLDER / "studies.toml").read_text(encoding="utf-8"))
-    found = {}
-    for name, said in read["study"].items():
-        network = read["networks"][said.pop("network")]
-        protocol = " ".join(read["images"][said.pop("images", "cifar10")].split())
-        said |= {"options": f"{said['options']} {network}", "protocol": protocol}
-        found[name] = Study(name=name, **said)
-    return found
+    by_name = {}
+    for name, entry in read["study"].items():
+        network = read["networks"][entry.pop("network")]
+        protocol = " ".join(read["images"][entry.pop("images", "cifar10")].split())
+        entry |= {"options": f"{entry['options']} {network}", "protocol": protocol}
+        by_name[name] = Study(name=name, **entry)
+    return by_name
 
 
 def keep(study: Study, sweep: Path) -> int:
-    """Write down what the runs of a sweep came to that have ended well; how many they are."""
+    """Write the records of a sweep's runs that ended well; return their number."""
     from amcl.sweep.folder import SweepFolder
-    from amcl.sweep.table import BAD
 
     folder = SweepFolder(sweep)
     runs = []
     if not folder.exists():
         sys.exit(f"there is no sweep in {sweep}: run it first, or go where it was run.")
     for record in folder.records():
-        if record.status not in BAD:
+        if record.status in MEASURED:
             metrics = {name: round(value, 5) for name, value in record.metrics.items()}
-            told = {"values": record.values, "ending": record.status, "metrics": metrics}
-            runs.append(told | course(folder.run(record.name)))
+            run = {"values": record.values, "ending": record.status, "metrics": metrics}
+            runs.append(run | course(folder.run(record.name)))
     text = json.dumps({"command": study.command, "runs": runs}, indent=1, ensure_ascii=False)
     study.kept.write_text(text + "\n", encoding="utf-8")
     return len(runs)
@@ -131,102 +134,91 @@ def course(run: Path) -> dict[str, Any]:
     }
 
 
-def spread(values: Sequence[float]) -> str:
-    """Shares as per cent: mean ± standard deviation.
+def groups_of(study: Study) -> list[Group]:
+    """Return the records that are kept of a study, by what they differ in but for the seed."""
+    runs = json.loads(study.kept.read_text(encoding="utf-8"))["runs"]
+    return group_by_seed(
+        Record(
+            name=study.name,
+            status=run["ending"],
+            seed=int(run["values"].get("seed", "0")),
+            values=run["values"],
+            metrics=run["metrics"],
+        )
+        for run in runs
+    )
 
-    >>> spread([0.40, 0.42]), spread([0.4])
+
+def spread(measurement: Measurement | Difference | None, sign: bool = False) -> str:
+    """Return mean ± standard deviation in percent, or in points.
+
+    >>> spread(Measurement.of({0: 0.40, 1: 0.42})), spread(Measurement.of({0: 0.4}))
     ('41.0 ± 1.4', '40.0')
     """
-    mean = f"{100 * statistics.fmean(values):.1f}"
-    return mean if len(values) == 1 else f"{mean} ± {100 * statistics.stdev(values):.1f}"
-
-
-def gain(ours: dict[str, float], theirs: dict[str, float]) -> str:
-    """The mean difference over the seeds that both have, ± its standard deviation, in points."""
-    pairs = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    if not pairs:
+    if measurement is None:
         return ""
-    mean = f"{100 * statistics.fmean(pairs):+.1f}"
-    return mean if len(pairs) == 1 else f"{mean} ± {100 * statistics.stdev(pairs):.1f}"
-
-
-Values = tuple[tuple[str, str], ...]
-OfSeeds = dict[str, dict[str, Any]]
-
-
-def rows_of(study: Study) -> dict[Values, OfSeeds]:
-    """What is kept of a study: runs by seed, by what they differ in otherwise."""
-    rows: dict[Values, OfSeeds] = {}
-    for run in json.loads(study.kept.read_text(encoding="utf-8"))["runs"]:
-        values = tuple((n, v) for n, v in run["values"].items() if n != "seed")
-        rows.setdefault(values, {})[run["values"].get("seed", "0")] = run
-    return rows
-
-
-def metric(runs: OfSeeds, name: str) -> dict[str, float]:
-    """A metric of runs by seed."""
-    return {seed: run["metrics"][name] for seed, run in runs.items()}
+    return format_spread(measurement.mean, measurement.std, share=True, sign=sign)
 
 
 def table(study: Study) -> str:
-    """The runs of a study by what they differ in, in Markdown."""
-    rows = rows_of(study)
-    axes = list(dict.fromkeys(name for row in rows for name, _ in row))
+    """Return the runs of a study by what they differ in, in Markdown."""
+    groups = groups_of(study)
+    axes = list(dict.fromkeys(name for group in groups for name in group.values))
     compares = bool(study.compared or study.baseline)
     header = [*axes, "seeds"]
-    for told in study.shown.values():
-        header += [told, "gain"] if compares else [told]
-    lines = [header]
-    for values, of_seeds in rows.items():
-        cells = [dict(values).get(axis, "–") for axis in axes] + [str(len(of_seeds))]
+    for name in study.shown.values():
+        header += [name, "gain"] if compares else [name]
+    rows = []
+    for group in groups:
+        cells = [group.values.get(axis, "–") for axis in axes] + [str(len(group.records))]
         for name in study.shown:
-            found = metric(of_seeds, name)
-            cells.append(spread(list(found.values())))
+            measurement = group.measurement(name)
+            cells.append(spread(measurement))
             if compares:
-                reference = reference_of(study, values)
-                same = of_seeds == reference
-                cells.append("" if same else gain(found, metric(reference, name)))
-        lines.append(cells)
-    return markdown(lines)
+                reference = reference_of(study, group.values)
+                gain = measurement.minus(reference.measurement(name))
+                cells.append("" if group == reference else spread(gain, sign=True))
+        rows.append(cells)
+    return markdown(header, rows)
 
 
-def summary(known: dict[str, Study]) -> str:
+def summary(by_name: dict[str, Study]) -> str:
     """The methods side by side: tuned baseline, with AMCL, gain, and the time of a step."""
     cost = json.loads(COST.read_text(encoding="utf-8"))
-    lines = [["", "tuned baseline", "+ AMCL", "gain", "time of a step"]]
-    for name in made(known):
-        for cells in sides(known[name], METHODS[name]):
-            lines.append([*cells, told_slower(cost[name])])
-    return markdown(lines)
+    rows = [
+        [*cells, told_slower(cost[name])]
+        for name in made(by_name)
+        for cells in sides(by_name[name], METHODS[name])
+    ]
+    return markdown(["", "tuned baseline", "+ AMCL", "gain", "time of a step"], rows)
 
 
-def summary_of_defaults(known: dict[str, Study]) -> str:
+def summary_of_defaults(by_name: dict[str, Study]) -> str:
     """The same on STL-10, where nothing was tuned."""
-    lines = [["", "baseline", "+ AMCL", "gain"]]
-    for name in made(known, SECOND_SET):
-        study = known[SECOND_SET + name]
-        base = known[study.baseline] if study.baseline else study
+    rows = []
+    for name in made(by_name, SECOND_SET):
+        study = by_name[SECOND_SET + name]
+        base = by_name[study.baseline] if study.baseline else study
         tau = f", best constant τ {base.compared['tau']}" if "tau" in base.compared else ""
-        lines += sides(study, f"{METHODS[name]}{tau}")
-    return markdown(lines)
+        rows += sides(study, f"{METHODS[name]}{tau}")
+    return markdown(["", "baseline", "+ AMCL", "gain"], rows)
 
 
-def gains_by_views(known: dict[str, Study]) -> dict[str, dict[str, float]]:
+def gains_by_views(by_name: dict[str, Study]) -> dict[str, dict[int, float]]:
     """Gains of kNN in points, by kinds of augmentation and seed."""
-    study, name = known["views"], "knn_top1_test"
-    found = {}
-    for values, runs in rows_of(study).items():
-        reference = reference_of(study, values)
-        if runs != reference:
-            theirs = metric(reference, name)
-            ours = metric(runs, name).items()
-            found[dict(values)["views"]] = {seed: 100 * (v - theirs[seed]) for seed, v in ours}
-    return found
+    study, name = by_name["views"], "knn_top1_test"
+    gains = {}
+    for group in groups_of(study):
+        reference = reference_of(study, group.values)
+        gain = group.measurement(name).minus(reference.measurement(name))
+        if group != reference and gain is not None:
+            gains[group.values["views"]] = {s: 100 * v for s, v in gain.by_seed.items()}
+    return gains
 
 
-def trend(known: dict[str, Study]) -> str:
+def trend(by_name: dict[str, Study]) -> str:
     """By how much the gain rises with each kind of augmentation that is added."""
-    gains = gains_by_views(known)
+    gains = gains_by_views(by_name)
     kinds = [len(views) for views in gains]
     seeds = list(next(iter(gains.values())))
     slopes = [
@@ -249,39 +241,39 @@ SUMMARIES = {
 }
 
 
-def sides(study: Study, told: str) -> list[list[str]]:
+def sides(study: Study, label: str) -> list[list[str]]:
     """For each metric: its name, the baseline, with AMCL, and the gain."""
-    base, ours = pair_of(study)
-    lines = []
-    for measure, called in study.shown.items():
-        theirs, found = metric(base, measure), metric(ours, measure)
-        cells = [spread(list(theirs.values())), spread(list(found.values()))]
-        lines.append([f"{told}, {called}", *cells, gain(found, theirs)])
-    return lines
+    theirs, ours = pair_of(study)
+    rows = []
+    for metric, name in study.shown.items():
+        first, second = theirs.measurement(metric), ours.measurement(metric)
+        gain = spread(second.minus(first), sign=True)
+        rows.append([f"{label}, {name}", spread(first), spread(second), gain])
+    return rows
 
 
-def made(known: dict[str, Study], prefix: str = "") -> list[str]:
+def made(by_name: dict[str, Study], prefix: str = "") -> list[str]:
     """The methods whose runs have been made."""
-    return [name for name in METHODS if known[prefix + name].kept.exists()]
+    return [name for name in METHODS if by_name[prefix + name].kept.exists()]
 
 
-def reference_of(study: Study, values: Values) -> OfSeeds:
-    """The runs that those of a row are compared with."""
+def reference_of(study: Study, values: dict[str, str]) -> Group:
+    """Return the runs that those of a row are compared with."""
     if study.baseline:
         study = studies()[study.baseline]
         if not study.compared:
-            (runs,) = rows_of(study).values()
-            return runs
-        values = ()
-    wanted = dict(values) | study.compared
-    return next(runs for known, runs in rows_of(study).items() if dict(known) == wanted)
+            (group,) = groups_of(study)
+            return group
+        values = {}
+    wanted = values | study.compared
+    return next(group for group in groups_of(study) if group.values == wanted)
 
 
-def pair_of(study: Study) -> tuple[OfSeeds, OfSeeds]:
-    """The runs of the baseline of a study, and those of its one other row."""
-    rows = rows_of(study)
-    base = reference_of(study, next(iter(rows)))
-    (ours,) = (runs for runs in rows.values() if runs != base)
+def pair_of(study: Study) -> tuple[Group, Group]:
+    """Return the runs of the baseline of a study, and those of its one other row."""
+    groups = groups_of(study)
+    base = reference_of(study, groups[0].values)
+    (ours,) = (group for group in groups if group != base)
     return base, ours
 
 
@@ -307,16 +299,16 @@ def told_slower(cost: dict[str, Any]) -> str:
     return f"× {median:.2f} ({least:.2f}–{most:.2f})"
 
 
-def measure_cost(names: Sequence[str], known: dict[str, Study], steps: int) -> None:
+def measure_cost(names: Sequence[str], by_name: dict[str, Study], steps: int) -> None:
     """Time steps with and without AMCL as studies take them, on a machine that does nothing else.
 
     What was measured of other studies before is kept.
     """
-    found = json.loads(COST.read_text(encoding="utf-8")) if COST.exists() else {}
+    costs = json.loads(COST.read_text(encoding="utf-8")) if COST.exists() else {}
     for name in names:
-        said = known[name].options
-        start = "" if "--recipe" in said else f"--recipe cifar10-{name.partition('-')[0]} "
-        command = f"amcl cost {start}{said} --batch-size 256 --optimizer adamw"
+        options = by_name[name].options
+        start = "" if "--recipe" in options else f"--recipe cifar10-{name.partition('-')[0]} "
+        command = f"amcl cost {start}{options} --batch-size 256 --optimizer adamw"
         command += f" --threads 1 --measure --steps {steps}"
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "cost.json"
@@ -324,15 +316,14 @@ def measure_cost(names: Sequence[str], known: dict[str, Study], steps: int) -> N
             subprocess.run(words, check=True)
             read = json.loads(out.read_text(encoding="utf-8"))
         seconds = {side["name"]: side["measured"]["seconds"] for side in read["columns"]}
-        found[name] = {"command": command, "ratios": read["ratios"], "seconds": seconds}
-        text = json.dumps(found, indent=1, ensure_ascii=False)
+        costs[name] = {"command": command, "ratios": read["ratios"], "seconds": seconds}
+        text = json.dumps(costs, indent=1, ensure_ascii=False)
         COST.write_text(text + "\n", encoding="utf-8")
 
 
-def markdown(lines: list[list[str]]) -> str:
-    """A table whose first line is its header."""
-    rule = ["---"] * len(lines[0])
-    return "\n".join(f"| {' | '.join(line)} |" for line in [lines[0], rule, *lines[1:]])
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table without its last line break."""
+    return Table(header, rows, left=len(header)).to_markdown().rstrip()
 
 
 def block(study: Study) -> str:
@@ -343,11 +334,11 @@ def block(study: Study) -> str:
 
 def page(text: str) -> str:
     """The page with every block between its marks made anew."""
-    known = studies()
+    by_name = studies()
 
     def made(mark: re.Match[str]) -> str:
         name = mark["name"]
-        shown = SUMMARIES[name](known) if name in SUMMARIES else block(known[name])
+        shown = SUMMARIES[name](by_name) if name in SUMMARIES else block(by_name[name])
         return f"<!-- {name} -->\n{shown}\n<!-- end -->"
 
     return re.sub(r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- end -->", made, text, flags=re.DOTALL)
@@ -363,16 +354,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
     parser.add_argument("--steps", type=int, default=40, help="that cost takes of each")
     args = parser.parse_args()
-    known = studies()
-    if unknown := [name for name in args.names if name not in known]:
-        sys.exit(f"there is no study {', '.join(unknown)}: there are {', '.join(known)}.")
-    chosen = [known[name] for name in args.names or known]
+    by_name = studies()
+    if unknown := [name for name in args.names if name not in by_name]:
+        sys.exit(f"there is no study {', '.join(unknown)}: there are {', '.join(by_name)}.")
+    chosen = [by_name[name] for name in args.names or by_name]
     if args.what == "tables":
-        for place in PAGES:
-            place.write_text(page(place.read_text(encoding="utf-8")), encoding="utf-8")
+        for path in PAGES:
+            path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
         return
     if args.what == "cost":
-        measure_cost(args.names or list(METHODS), known, args.steps)
+        measure_cost(args.names or list(METHODS), by_name, args.steps)
         return
     for study in chosen:
         if args.what == "list":

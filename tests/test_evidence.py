@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from amcl.results import Measurement
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -62,15 +64,15 @@ def test_all_that_is_kept_is_of_a_study_and_in_a_page(evidence, text):
 
 
 def test_accuracies_are_means_over_seeds(evidence):
-    assert evidence.spread([0.40, 0.42]) == "41.0 ± 1.4"
-    assert evidence.spread([0.4]) == "40.0"
+    assert evidence.spread(Measurement.of({0: 0.40, 1: 0.42})) == "41.0 ± 1.4"
+    assert evidence.spread(Measurement.of({0: 0.4})) == "40.0"
 
 
 def test_gains_are_paired_by_seed(evidence):
-    ours, theirs = {"0": 0.41, "1": 0.44, "2": 0.5}, {"1": 0.42, "0": 0.40}
-    assert evidence.gain(ours, theirs) == "+1.5 ± 0.7"
-    assert evidence.gain({"0": 0.41}, theirs) == "+1.0"
-    assert evidence.gain({"7": 0.41}, theirs) == ""
+    ours, theirs = Measurement.of({0: 0.41, 1: 0.44, 2: 0.5}), Measurement.of({1: 0.42, 0: 0.40})
+    assert evidence.spread(ours.minus(theirs), sign=True) == "+1.5 ± 0.7"
+    assert evidence.spread(Measurement.of({0: 0.41}).minus(theirs), sign=True) == "+1.0"
+    assert evidence.spread(Measurement.of({7: 0.41}).minus(theirs), sign=True) == ""
 
 
 def test_the_rise_of_gains_is_that_of_lines_fitted_seed_by_seed(evidence, monkeypatch):

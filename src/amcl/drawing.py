@@ -59,15 +59,15 @@ def bare(ax: "Axes", inner: bool = False) -> None:
 def legend_below(figure: "Figure") -> None:
     """One legend for all panels, in as many columns as the figure has room for."""
     pairs = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in figure.axes]
-    found = {label: handle for panel in pairs for handle, label in panel}
-    if not found:
+    handles = {label: handle for panel in pairs for handle, label in panel}
+    if not handles:
         return
-    column = 0.65 + 0.08 * max(map(len, found))  # inches: a mark, and letters of 9 points
+    column = 0.65 + 0.08 * max(map(len, handles))  # inches: a mark, and letters of 9 points
     figure.legend(
-        list(found.values()),
-        list(found),
+        list(handles.values()),
+        list(handles),
         loc="outside lower center",
-        ncols=max(1, min(len(found), int(figure.get_figwidth() / column))),
+        ncols=max(1, min(len(handles), int(figure.get_figwidth() / column))),
         frameon=False,
         fontsize=9,
         columnspacing=1.4,
@@ -160,7 +160,7 @@ def _tidy(key: str, value: str) -> str:
     if key == "transform":
         return re.sub(r"rotate\(-?0(?:\.0)? [^)]*\)", "", value)
     if key in ("d", "x", "y"):
-        return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", value).strip()
+        return re.sub(r"\d+\.\d{3,}", lambda match: f"{float(match[0]):.2f}", value).strip()
     return value
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from sklearn.metrics import roc_auc_score
 
 from amcl.analysis import (
     QUANTILES,
@@ -17,11 +16,11 @@ from amcl.analysis import (
     neighbors,
     retrieval,
     scaled,
-    separation_of,
+    separations,
     temperatures,
     uncertain_positives,
 )
-from amcl.evaluation import separation
+from amcl.evaluation import separation, separation_of
 from amcl.losses import PairStats
 
 HEADS, N = 3, 12
@@ -86,46 +85,12 @@ def test_backbone_similarity_is_the_cosine():
             assert found[i, j].item() == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize("ties", [False, True])
-def test_separation_by_loops_and_scikit_learn(ties):
-    similarity = 3 * torch.randn(N, N) + 2 * torch.eye(N)
-    if ties:
-        similarity = similarity.round()
-    found = separation_of(similarity, bins=7)
-    own, others = [float(x) for x in similarity.diagonal()], off_diagonal(similarity)
-    assert found.positive == pytest.approx(np.mean(own))
-    assert found.negative == pytest.approx(np.mean(others))
-    truth = [1] * len(own) + [0] * len(others)
-    assert found.auroc == pytest.approx(roc_auc_score(truth, own + others), abs=1e-12)
-    low, high = min(own + others), max(own + others)
-    histograms = [
-        np.histogram(values, bins=7, range=(low, high))[0] / len(values) for values in (own, others)
-    ]
-    assert found.positive_shares.tolist() == pytest.approx(histograms[0])
-    assert found.negative_shares.tolist() == pytest.approx(histograms[1])
-    assert found.overlap == pytest.approx(np.minimum(*histograms).sum())
-    assert found.edges.tolist() == pytest.approx(np.linspace(low, high, 8))
-
-
 def test_separation_of_the_backbone_is_that_of_evaluation():
     sample = make()
-    found, expected = separation_of(backbone_similarity(sample)), separation(sample.h0, sample.h1)
-    assert found.positive == pytest.approx(expected.positive_similarity, abs=1e-6)
-    assert found.negative == pytest.approx(expected.negative_similarity, abs=1e-6)
-    assert found.auroc == pytest.approx(expected.auroc, abs=1e-6)
-
-
-def test_pairs_that_are_all_alike_are_not_apart():
-    found = separation_of(torch.full((5, 5), 0.7))
-    assert found.auroc == 0.5
-    assert found.overlap == pytest.approx(1)
-    assert found.edges[0] < 0.7 < found.edges[-1]
-
-
-@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 3), (1, 1)])
-def test_separation_needs_a_square(shape):
-    with pytest.raises(ValueError, match=r"similarity must be \(N, N\) with N of 2 or more"):
-        separation_of(torch.zeros(shape))
+    apart = separations(sample)
+    assert apart["backbone"] == separation(sample.h0, sample.h1)
+    assert apart["heads"] == separation_of(scaled(sample))
+    assert set(separations(make(**NOTHING))) == {"backbone"}
 
 
 def by_sign(tau, sign):
@@ -237,7 +202,7 @@ def test_retrieval_by_loops():
             others = [j for j in range(N) if j != i]
             nearest = max(others, key=lambda j, row=s[i]: row[j])
             same_class += labels[nearest] == labels[i]
-        assert found[name].own == pytest.approx(own / N)
+        assert found[name].own_image == pytest.approx(own / N)
         assert found[name].same_class == pytest.approx(same_class / N)
 
 
@@ -247,7 +212,7 @@ def test_retrieval_without_labels_without_heads_and_with_one():
     assert [row.name for row in retrieval(make(heads=1))] == ["head 1", "backbone"]
     same = torch.eye(N)
     perfect = retrieval(make(h0=same, h1=same, s=same[None]))
-    assert [row.own for row in perfect] == [1, 1]
+    assert [row.own_image for row in perfect] == [1, 1]
 
 
 def mean_over_heads(matrix, i, j):

@@ -13,15 +13,13 @@ from amcl import recipes
 from amcl.analysis import (
     PairSettings,
     agreement,
-    backbone_similarity,
     hard_negatives,
     neighbors,
     pair_sample,
     plane,
     retrieval,
     sample_of_run,
-    scaled,
-    separation_of,
+    separations,
     temperatures,
     uncertain_positives,
 )
@@ -67,8 +65,9 @@ def test_a_run_shows_all_there_is(trained):
     assert sample.s.shape == sample.tau.shape == (2, n, n)
     assert sample.bounds == pytest.approx((0.05 + 0.1 * 0.1192, 0.05 + 0.1 * 0.8808), abs=1e-4)
     assert sample.classes[0] == "stripes across"
-    for similarity in (scaled(sample), backbone_similarity(sample)):
-        found = separation_of(similarity)
+    apart = separations(sample)
+    assert list(apart) == ["heads", "backbone"]
+    for found in apart.values():
         assert 0 <= found.overlap <= 1
         assert 0.5 < found.auroc <= 1  # views of one image are more alike, even untrained
     assert len(temperatures(sample).heads) == 4
@@ -110,7 +109,7 @@ def test_a_run_without_labels_and_heads_shows_the_rest(folder_run):
     assert len(sample) == 16
     assert sample.labels is sample.s is None
     assert sample.views.shape == (2, 16, 3, 16, 16)
-    assert separation_of(backbone_similarity(sample)).auroc > 0
+    assert separations(sample)["backbone"].auroc > 0
     assert [row.same_class for row in retrieval(sample)] == [None]
     assert len(uncertain_positives(sample, 3)) == len(hard_negatives(sample, 3)) == 3
 

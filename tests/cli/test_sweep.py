@@ -50,8 +50,8 @@ def test_a_sweep_from_beginning_to_end(tmp_path, capsys, monkeypatch):
     assert f"1 of 2 runs to go, everything is saved. Go on with: amcl sweep --out '{out}'" in told
     code, shown, told = answer(capsys, "--out", str(out), "--workers", "0", "--threads", "1")
     assert code == 0
-    assert re.search(r"2/2 tau=0.1,seed=1 .* knn_top1_validation \d+\.\d %", told)
-    assert re.search(r"0.1 +2 +\d+\.\d % ± \d+\.\d %", shown)
+    assert re.search(r"2/2 tau=0.1,seed=1 .* knn_top1_validation \d+\.\d%", told)
+    assert re.search(r"0.1 +2 +\d+\.\d ± \d+\.\d%", shown)
     assert runs_of(out) == {"tau=0.1,seed=0": 1, "tau=0.1,seed=1": 2}
     command[2] = "seed=0,1,2"
     code, _, told = answer(capsys, *command[:-1], "unlabeled")

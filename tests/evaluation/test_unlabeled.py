@@ -10,11 +10,11 @@ from sklearn.metrics import roc_auc_score
 
 from amcl.evaluation import unlabeled as module
 from amcl.evaluation.unlabeled import (
-    Separation,
     UnlabeledSettings,
     alignment,
     effective_rank,
     separation,
+    separation_of,
     spread,
     uniformity,
     unlabeled,
@@ -98,12 +98,12 @@ def expected_separation(h0, h1, bins):
     own = np.eye(len(h0), dtype=bool)
     positive, negative = cosines[own], cosines[~own]
     counts = [np.histogram(x, bins, (-1, 1))[0] / len(x) for x in (positive, negative)]
-    return Separation(
-        positive_similarity=pytest.approx(positive.mean()),
-        negative_similarity=pytest.approx(negative.mean()),
-        overlap=pytest.approx(np.minimum(*counts).sum()),
-        auroc=pytest.approx(roc_auc_score(own.ravel(), cosines.ravel()), abs=1e-12),
-    )
+    return {
+        "positive_similarity": pytest.approx(positive.mean()),
+        "negative_similarity": pytest.approx(negative.mean()),
+        "overlap": pytest.approx(np.minimum(*counts).sum()),
+        "auroc": pytest.approx(roc_auc_score(own.ravel(), cosines.ravel()), abs=1e-12),
+    }
 
 
 @pytest.mark.parametrize("noise", [0.1, 1, 10])
@@ -113,23 +113,57 @@ def test_separation_is_that_of_all_pairs(monkeypatch, noise, bins, block):
     monkeypatch.setattr(module, "_PAIRS", block)
     h0, h1 = pairs(40, noise)
     found = separation(h0, h1, bins)
-    assert found == expected_separation(h0, h1, bins)
+    assert found.metrics == expected_separation(h0, h1, bins)
     assert 0 < found.overlap < 1
     assert 0.5 < found.auroc < 1
 
 
 def test_pairs_that_are_equally_alike_count_half():
     h0, h1 = (torch.randint(2, (50, 4)).double() * 2 - 1 for _ in range(2))  # exact cosines
-    assert separation(h0, h1) == expected_separation(h0, h1, 100)
+    assert separation(h0, h1).metrics == expected_separation(h0, h1, 100)
 
 
 def test_separation_at_its_ends():
-    apart = Separation(positive_similarity=1, negative_similarity=0, overlap=0, auroc=1)
-    assert separation(torch.eye(5), 2 * torch.eye(5)) == apart
+    apart = {"positive_similarity": 1, "negative_similarity": 0, "overlap": 0, "auroc": 1}
+    assert separation(torch.eye(5), 2 * torch.eye(5)).metrics == apart
     turned = torch.eye(5).roll(1, 0)  # views that are alike are those of others
     found = separation(torch.eye(5), turned)
     assert (found.positive_similarity, found.negative_similarity) == (0, 1 / 4)
     assert (found.overlap, found.auroc) == (pytest.approx(0.75), pytest.approx(0.375))
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_separation_of_any_similarity(ties):
+    n = 12
+    similarity = 3 * torch.randn(n, n) + 2 * torch.eye(n)
+    if ties:
+        similarity = similarity.round()
+    found = separation_of(similarity, bins=7)
+    own = np.eye(n, dtype=bool)
+    values = similarity.double().numpy()
+    positive, negative = values[own], values[~own]
+    assert found.positive_similarity == pytest.approx(positive.mean())
+    assert found.negative_similarity == pytest.approx(negative.mean())
+    assert found.auroc == pytest.approx(roc_auc_score(own.ravel(), values.ravel()), abs=1e-12)
+    ends = values.min(), values.max()
+    shares = [np.histogram(x, bins=7, range=ends)[0] / len(x) for x in (positive, negative)]
+    assert found.histograms.positive.tolist() == pytest.approx(shares[0])
+    assert found.histograms.negative.tolist() == pytest.approx(shares[1])
+    assert found.overlap == pytest.approx(np.minimum(*shares).sum())
+    assert found.histograms.edges.tolist() == pytest.approx(np.linspace(*ends, 8))
+
+
+def test_pairs_that_are_all_alike_are_not_apart():
+    found = separation_of(torch.full((5, 5), 0.7))
+    assert found.auroc == 0.5
+    assert found.overlap == pytest.approx(1)
+    assert found.histograms.edges[0] < 0.7 < found.histograms.edges[-1]
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 3), (1, 1)])
+def test_separation_needs_a_square(shape):
+    with pytest.raises(ValueError, match=r"similarity must be \(N, N\) with N of 2 or more"):
+        separation_of(torch.zeros(shape))
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, 1e-30, 1e30])

@@ -15,13 +15,13 @@ from amcl.sweep.fields import with_values
 
 def test_costs_are_those_counted(monkeypatch):
     monkeypatch.setattr(costs, "TABLE_8", {"simclr": (25.6, 1.1, 3.5, 0.3)})
-    [topic], text = costs.cost_topics("builtin")
+    topic, numbers = costs.cost_topic("builtin")
     base = recipe("builtin-simclr")
     before, after = cost_of(base), cost_of(with_amcl(base))
     [ax] = topic.pictures["cost"].axes
     [bar] = ax.patches
     assert bar.get_height() == pytest.approx(100 * (after.step_flops / before.step_flops - 1))
-    rows = {row[1]: row for row in csv.reader(io.StringIO(text))}
+    rows = {row[1]: row for row in csv.reader(io.StringIO(numbers.to_csv()))}
     parameters = rows["parameters in training, M"]
     assert float(parameters[2]) == before.training_parameters / 1e6
     assert float(parameters[4]) == after.training_parameters / before.training_parameters
@@ -33,10 +33,10 @@ def test_costs_are_those_counted(monkeypatch):
 
 
 def test_designs_differ_in_heads_and_temperature():
-    [topic], text = costs.design_topics()
+    topic, numbers = costs.design_topic()
     rows = {
         row[0]: [float(value) for value in row[1:]]
-        for row in list(csv.reader(io.StringIO(text)))[1:]
+        for row in list(csv.reader(io.StringIO(numbers.to_csv())))[1:]
     }
     one, adaptive, several = rows["heads"]
     assert (adaptive, several) == (one, pytest.approx(3 * one))

@@ -114,7 +114,7 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
         interrupt_at(patch, 1)
         with pytest.raises(Interrupted) as stopped:
             reproduce("figure-3", scale="smoke", out=tmp_path, tell=quiet)
-    assert f"Go on with: amcl reproduce figure-3 --scale smoke --out {tmp_path}" in str(
+    assert f"Resume with: amcl reproduce figure-3 --scale smoke --out {tmp_path}" in str(
         stopped.value
     )
     assert stopped.value.exit_code == 130

@@ -10,7 +10,6 @@ import browser
 from amcl.drawing import BLUE, figure_of
 from amcl.report import (
     Beside,
-    Cell,
     Chart,
     Code,
     Gallery,
@@ -20,10 +19,10 @@ from amcl.report import (
     Paragraph,
     Picture,
     Section,
-    Table,
 )
 from amcl.report.maps import HEIGHT, WIDTH, drawn
 from amcl.report.pictures import data_uri, sheet_uri
+from amcl.results import Cell, Table
 from amcl.training import RunError
 from browser import needs_browser
 
@@ -52,7 +51,7 @@ def full_page(text=EVIL):
         Beside([(text, [Paragraph(text), chart()]), ("", [chart()])]),
     ]
     sections = [Section(text, blocks, text, "first"), Section("Second part", [])]
-    facts = [(text, text), ("kNN", "75 %")]
+    facts = [(text, text), ("kNN", "75%")]
     return Page(title=text, subtitle=text, facts=facts, sections=sections, footer=text)
 
 

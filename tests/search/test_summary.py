@@ -43,7 +43,7 @@ RECORDS = [
 
 
 def cells(out):
-    return [[str(cell) for cell in column.cells] for column in out.columns]
+    return [[cell.text for cell in column] for column in zip(*out.cells, strict=True)]
 
 
 def verdict(records, share=True):
@@ -125,10 +125,8 @@ def test_no_number_is_cut_on_a_narrow_terminal(fields):
     screen.print(table([failed], "knn"))
     lines = screen.file.getvalue().splitlines()
     assert max(map(len, lines)) <= 80
-    below = lines[next(i for i, one in enumerate(lines) if "─" in one) + 1 :]
-    digits = "".join(sign for one in below for sign in one if sign.isdigit())
-    told = "0" + "".join(f"{value:.3g}" for value in point.values()).replace(".", "")
-    assert sorted(digits) == sorted(told)
+    words = screen.file.getvalue().split()
+    assert all(f"{value:.3g}" in words for value in point.values())
     if fields == 3:
         assert "[red]no[/red]" in " ".join(lines)  # a reason is text, not markup
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from amcl.intervals import accuracy_difference, accuracy_interval, standard_error
 from amcl.results import Record
+from amcl.results.intervals import accuracy_difference, accuracy_interval, standard_error
 from amcl.search.folder import Definition
 from amcl.search.pruning import is_below
 from amcl.search.space import space_from

@@ -63,7 +63,7 @@ def test_each_run_once_and_what_it_came_to(tmp_path, tiny):
         rows = (record.path / "metrics.jsonl").read_text().splitlines()
         assert record.metrics["knn_validation"] == json.loads(rows[-1])["knn_validation"]
     table = list(csv.DictReader((tmp_path / "out/runs.csv").read_text().splitlines()))
-    assert [(r["tau"], r["seed"], r["ending"]) for r in table] == [
+    assert [(r["tau"], r["seed"], r["status"]) for r in table] == [
         (tau, seed, "complete") for tau in ("0.1", "0.5") for seed in "01"
     ]
     assert (tmp_path / "out/table.md").read_text().count("\n") == 4

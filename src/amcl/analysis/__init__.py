@@ -5,12 +5,7 @@ from amcl.analysis.galleries import Pair, hard_negatives, neighbors, uncertain_p
 from amcl.analysis.heads import Agreement, Retrieval, agreement, retrieval
 from amcl.analysis.pairs import PairSample, PairSettings, negatives, pair_sample, positives
 from amcl.analysis.run import sample_of_run
-from amcl.analysis.separation import (
-    PairSeparation,
-    backbone_similarity,
-    scaled,
-    separation_of,
-)
+from amcl.analysis.separation import backbone_similarity, scaled, separations
 from amcl.analysis.temperatures import (
     QUANTILES,
     HeadTemperatures,
@@ -24,7 +19,6 @@ __all__ = [
     "HeadTemperatures",
     "Pair",
     "PairSample",
-    "PairSeparation",
     "PairSettings",
     "PlaneMethod",
     "Retrieval",
@@ -40,7 +34,7 @@ __all__ = [
     "retrieval",
     "sample_of_run",
     "scaled",
-    "separation_of",
+    "separations",
     "temperatures",
     "uncertain_positives",
 ]

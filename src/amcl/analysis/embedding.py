@@ -36,18 +36,18 @@ def plane(features: torch.Tensor, method: PlaneMethod = "pca", seed: int = 0) ->
     if method == "pca":
         return _pca(directions)
     # What these packages take as a seed.
-    chance = seed_of(seed, "plane") % 2**32
-    places = (_umap if method == "umap" else _tsne)(directions.numpy(), chance)
-    return torch.as_tensor(places, dtype=torch.float32)
+    state = seed_of(seed, "plane") % 2**32
+    points = (_umap if method == "umap" else _tsne)(directions.numpy(), state)
+    return torch.as_tensor(points, dtype=torch.float32)
 
 
 def _pca(x: torch.Tensor) -> torch.Tensor:
     u, values, axes = torch.linalg.svd(x - x.mean(0), full_matrices=False)
-    axes, places = axes[:2], (u * values)[:, :2]
+    axes, points = axes[:2], (u * values)[:, :2]
     largest = axes.gather(1, axes.abs().argmax(1, keepdim=True)).squeeze(1)
-    places = places * torch.where(largest < 0, -1.0, 1.0)
-    missing = 2 - places.shape[1]  # features of one component lie on a line
-    return torch.nn.functional.pad(places, (0, missing)).float()
+    points = points * torch.where(largest < 0, -1.0, 1.0)
+    missing = 2 - points.shape[1]  # features of one component lie on a line
+    return torch.nn.functional.pad(points, (0, missing)).float()
 
 
 def _umap(x: Any, seed: int) -> Any:

@@ -65,8 +65,8 @@ def neighbors(features: torch.Tensor, queries: int, k: int) -> tuple[torch.Tenso
     at most N − 1.
 
     >>> angle = torch.tensor([0.0, 0.1, 0.3, 2.0])
-    >>> asked, nearest = neighbors(torch.stack([angle.cos(), angle.sin()], 1), queries=2, k=2)
-    >>> asked.tolist(), nearest.tolist()
+    >>> indices, nearest = neighbors(torch.stack([angle.cos(), angle.sin()], 1), queries=2, k=2)
+    >>> indices.tolist(), nearest.tolist()
     ([0, 3], [[1, 2], [2, 1]])
     """
     check_finite("features", features)
@@ -74,12 +74,12 @@ def neighbors(features: torch.Tensor, queries: int, k: int) -> tuple[torch.Tenso
     if n < 2:
         raise ValueError(f"neighbors need 2 images or more, got {n}.")
     count = min(whole_number("queries", queries), n)
-    asked = torch.linspace(0, n - 1, count).round().long()
+    indices = torch.linspace(0, n - 1, count).round().long()
     directions = unit(features.double())
-    cosines = directions[asked] @ directions.T
-    cosines[torch.arange(count), asked] = -torch.inf
+    cosines = directions[indices] @ directions.T
+    cosines[torch.arange(count), indices] = -torch.inf
     order = cosines.argsort(dim=1, descending=True, stable=True)
-    return asked, order[:, : min(whole_number("k", k), n - 1)]
+    return indices, order[:, : min(whole_number("k", k), n - 1)]
 
 
 def _similarity(sample: PairSample) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What each head attends to: do heads agree, and what does each of them find?"""
+"""Agreement between heads, and retrieval by each of them."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from amcl.settings import whole_number
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Agreement:
-    """How far heads see alike, (C, C) each: 1 on the diagonal, NaN with a head that collapsed."""
+    """Agreement between heads, (C, C) each: 1 on the diagonal, NaN with a head that collapsed."""
 
     correlation: torch.Tensor
     """Of the similarities of negative pairs, from −1 to 1."""
@@ -21,18 +21,18 @@ class Agreement:
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval:
-    """What is found by the similarity of one view with others."""
+    """Shares of views that are retrieved by similarity."""
 
     name: str
     """head 1, head 2, …; mean of heads; backbone."""
-    own: float
+    own_image: float
     """Share of first views whose most similar second view is of their own image."""
     same_class: float | None
     """Share of first views whose most similar second view of another image is of their class."""
 
 
 def agreement(sample: PairSample, k: int = 10) -> Agreement:
-    """How far heads agree about which images are alike; k is at most N − 1."""
+    """Return how far heads agree about which images are alike; k is at most N − 1."""
     if sample.s is None:
         raise ValueError("there are no heads, and so nothing that could agree.")
     k = min(whole_number("k", k), len(sample) - 1)
@@ -47,7 +47,7 @@ def agreement(sample: PairSample, k: int = 10) -> Agreement:
 
 
 def retrieval(sample: PairSample) -> list[Retrieval]:
-    """What each head finds, the mean of their similarities where there are several, the backbone.
+    """Return what each head retrieves, the mean of several heads, and the backbone.
 
     The classes play a part where there are labels alone.
     """
@@ -57,21 +57,21 @@ def retrieval(sample: PairSample) -> list[Retrieval]:
         if sample.num_heads > 1:
             by_name["mean of heads"] = sample.s.mean(0)
     by_name["backbone"] = backbone_similarity(sample)
-    return [_found(name, s, sample.labels) for name, s in by_name.items()]
+    return [_retrieval(name, s, sample.labels) for name, s in by_name.items()]
 
 
-def _found(name: str, s: torch.Tensor, labels: torch.Tensor | None) -> Retrieval:
-    own = s.argmax(1) == torch.arange(len(s))
+def _retrieval(name: str, s: torch.Tensor, labels: torch.Tensor | None) -> Retrieval:
+    hits = s.argmax(1) == torch.arange(len(s))
     same_class = None
     if labels is not None:
         same_class = _share(labels[_without_own(s).argmax(1)] == labels)
-    return Retrieval(name=name, own=_share(own), same_class=same_class)
+    return Retrieval(name=name, own_image=_share(hits), same_class=same_class)
 
 
 def _without_own(s: torch.Tensor) -> torch.Tensor:
     """Similarities (…, N, N) in which no image is like itself."""
-    own = torch.eye(s.shape[-1], dtype=torch.bool)
-    return s.masked_fill(own, -torch.inf)
+    diagonal = torch.eye(s.shape[-1], dtype=torch.bool)
+    return s.masked_fill(diagonal, -torch.inf)
 
 
 def _share(hits: torch.Tensor) -> float:

@@ -85,14 +85,14 @@ class PairSample:
         """Whether positive pairs have different temperatures."""
         if self.tau is None:
             return False
-        own = positives(self.tau)
-        return bool((own.amax(1) > own.amin(1)).any())
+        tau = positives(self.tau)
+        return bool((tau.amax(1) > tau.amin(1)).any())
 
     @property
     def bounds(self) -> Bounds | None:
         """Between which τ adapts, in pairs of either sign."""
-        known = [b for b in (self.positive_bounds, self.negative_bounds) if b is not None]
-        return (min(b[0] for b in known), max(b[1] for b in known)) if known else None
+        bounds = [b for b in (self.positive_bounds, self.negative_bounds) if b is not None]
+        return (min(b[0] for b in bounds), max(b[1] for b in bounds)) if bounds else None
 
 
 def positives(matrix: torch.Tensor) -> torch.Tensor:
@@ -217,9 +217,9 @@ class _Look:
         # As in evaluation: of large pictures the middle, of small ones all.
         self._crop = CROP if data.train.canvas[0] > size > SMALL else None
 
-    def __call__(self, read: _Read, chance: torch.Generator) -> _Seen:
+    def __call__(self, read: _Read, random: torch.Generator) -> _Seen:
         n = len(read.pixels)
-        drawn = self.views.draw(n, generator=chance, shapes=read.shapes)
+        drawn = self.views.draw(n, generator=random, shapes=read.shapes)
         starts = range(0, n, BATCH)
         return _Seen.of([self._part(read, drawn, slice(i, i + BATCH)) for i in starts])
 
@@ -243,14 +243,14 @@ class _Look:
 def _matrices(method: Method, *compared: torch.Tensor) -> dict[str, Any]:
     """Similarities and temperatures, as `PairSample` names them."""
     names = ("s", "tau", "channel_tau", "positive_bounds", "negative_bounds")
-    found: dict[str, Any] = dict.fromkeys(names)
+    matrices: dict[str, Any] = dict.fromkeys(names)
     if not isinstance(method, HeadMethod):
-        return found
+        return matrices
     z0, z1 = compared
     matrix = method.loss.pair_matrix(z0, z1)
     if not (matrix.s.isfinite().all() and matrix.tau.isfinite().all()):
         raise ValueError("the heads give values that are not finite: the weights are damaged.")
     of_images = method.loss.items == "images"
-    found["s"] = (matrix.s if of_images else method.loss.cosines(z0, z1)).float().cpu()
-    found["tau" if of_images else "channel_tau"] = matrix.tau.float().cpu().contiguous()
-    return found | {name: getattr(matrix, name) for name in names[3:]}
+    matrices["s"] = (matrix.s if of_images else method.loss.cosines(z0, z1)).float().cpu()
+    matrices["tau" if of_images else "channel_tau"] = matrix.tau.float().cpu().contiguous()
+    return matrices | {name: getattr(matrix, name) for name in names[3:]}

@@ -38,12 +38,12 @@ def _images(
     folder: RunFolder, config: Config, size: int, data: str | None, data_root: str | None
 ) -> DataSet:
     """The run's images, none of them decoded yet where they lie in files."""
-    own = config.data
+    trained_on = config.data
     where = replace(
-        own,
-        data=own.data if data is None else data,
-        data_root=own.data_root if data_root is None else data_root,
-        subset=own.subset if data is None or same_source(data, own.data) else None,
+        trained_on,
+        data=trained_on.data if data is None else data,
+        data_root=trained_on.data_root if data_root is None else data_root,
+        subset=trained_on.subset if data is None or same_source(data, trained_on.data) else None,
         image_size=size,
         memory=0.0,
     )

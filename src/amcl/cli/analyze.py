@@ -10,7 +10,7 @@ import tyro
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, refuse_unused, require_images
-from amcl.cli.tables import results_console, show_tables
+from amcl.cli.tables import results_console, show_page
 from amcl.experiments import ANALYSES, analyze
 from amcl.redaction import redact_command
 from amcl.sweep.judge import Split
@@ -18,7 +18,7 @@ from amcl.training.config import unknown
 from amcl.training.display import console, log_to_console
 
 _LISTED = "\n\n".join(f"{a.name}: {a.question}" for a in ANALYSES.values())
-DESCRIPTION = f"""Find what a setting does, with and without AMCL: runs, a table, a picture, a page.
+DESCRIPTION = f"""Measure the effect of a setting, with and without AMCL: runs, a table and a page.
 
 amcl analyze heads --data builtin --epochs 10 --out analyses/first
 
@@ -28,20 +28,20 @@ The analyses:
 
 {_LISTED}
 
-The same command goes on where it was stopped; other analyses with the same settings and --out
+The same command resumes where it was stopped; other analyses with the same settings and --out
 share its runs. Costs need no runs: `amcl cost`. Other options are those of `amcl pretrain`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Start):
-    """What `amcl analyze` takes."""
+    """Options of `amcl analyze`."""
 
     name: Annotated[str, tyro.conf.Positional]
     """Which analysis."""
     out: Path
     """Where runs go, and the page with its table and pictures, in a folder of the analysis."""
     values: tuple[str, ...] = ()
-    """What to try; none: what the analysis has itself. κ: numbers or shares, as 10%; backbones:
+    """Values to try; none: those of the analysis. κ: numbers or shares, as 10%; backbones:
     own, or names with a width, as resnet18*0.5."""
     metric: Literal["knn", "linear", "auroc"] = "knn"
     """What is compared: accuracy by kNN or a linear probe; without labels, how often a positive
@@ -49,16 +49,16 @@ class Options(Start):
     seeds: tuple[int, ...] = (0,)
     """The seeds of the runs."""
     split: Split = "validation"
-    """What runs are judged on. Choose settings by validation, and report on test."""
+    """The split that runs are judged on. Choose settings by validation, and report on test."""
     jobs: int = 1
     """Runs at once, each with its share of the cores, and a GPU of its own where there are some."""
     again: bool = False
-    """Take up runs that diverged or failed."""
+    """Repeat runs that diverged or failed."""
 
 
 def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl analyze", lambda: _analyze(args), "The same command goes on.")
+    """Run the command and return the exit code."""
+    return attempt("amcl analyze", lambda: _analyze(args), "The same command resumes.")
 
 
 def parse(args: list[str]) -> Options:
@@ -104,7 +104,4 @@ def _analyze(args: list[str]) -> None:
         command=redact_command(["amcl", "analyze", *args]),
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
-    shown = results_console()
-    show_tables(page.parent, shown)
-    told = f"{page}, with table.md, numbers.csv and pictures"
-    shown.print(told, soft_wrap=True, markup=False)
+    show_page(page, results_console())

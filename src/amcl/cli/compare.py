@@ -10,10 +10,10 @@ import tyro
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console
-from amcl.evaluation.compare import Comparison, compare
 from amcl.files import write_text
+from amcl.results import Comparison, compare
 
-DESCRIPTION = """Show what evaluations of runs found, side by side.
+DESCRIPTION = """Show the results of evaluations of runs side by side.
 
 amcl compare runs/simclr-0 runs/simclr-1 runs/amcl-0 runs/amcl-1
 
@@ -25,10 +25,10 @@ settings, data or images are never in one row."""
 
 CAPTION = (
     "± is the standard deviation over n runs. In brackets behind the accuracy of one run is its "
-    "95 % binomial interval, by the number of images."
+    "95% binomial interval, by the number of images."
 )
 DIFFERENCES = (
-    "Differences are from {baseline}, paired by seed; in brackets is the 95 % interval of "
+    "Differences are from {baseline}, paired by seed; in brackets is the 95% interval of "
     "Student's t for their mean. Groups cannot be told apart where it includes 0. ▲ marks the "
     "best of a row where it is told apart from all others."
 )
@@ -36,7 +36,7 @@ DIFFERENCES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """What `amcl compare` takes."""
+    """Options of `amcl compare`."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Run folders with results of `amcl evaluate`."""
@@ -49,7 +49,7 @@ class Compare:
 
 
 def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     return attempt("amcl compare", lambda: _compare(args))
 
 
@@ -57,23 +57,19 @@ def _compare(args: list[str]) -> None:
     options = read_options(Compare, args, command="amcl compare", description=DESCRIPTION)
     if options.json is not None and options.json.exists():
         raise ValueError(f"{options.json} exists already: choose another file for --json.")
-    found = compare(options.runs, baseline=options.baseline, metrics=options.metrics)
-    show(found)
+    comparison = compare(options.runs, baseline=options.baseline, metrics=options.metrics)
+    show(comparison)
     if options.json is not None:
-        text = json.dumps(found.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
         write_text(options.json, text + "\n")
 
 
-def show(found: Comparison) -> None:
-    """Tables, which runs they are of, and notes."""
+def show(comparison: Comparison) -> None:
+    """Print the table, the runs behind it, and notes."""
     console = results_console()
-    for table in found.tables(console.width):
-        console.print(table)
-        console.print()
-    for group in found.groups:
-        console.print(group.describe(), markup=False)
-    console.print(CAPTION, markup=False)
-    if len(found.groups) > 1:
-        console.print(DIFFERENCES.format(baseline=found.groups[0].name), markup=False)
-    for note in found.notes:
-        console.print(f"- {note}", markup=False)
+    console.print(comparison.table().to_terminal(console.width, repeat=2))
+    lines = ["", *comparison.describe(), CAPTION]
+    if len(comparison.groups) > 1:
+        lines.append(DIFFERENCES.format(baseline=comparison.names[0]))
+    for line in [*lines, *(f"- {note}" for note in comparison.notes)]:
+        console.print(line, markup=False)

@@ -7,21 +7,17 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
-from rich.text import Text
 
 from amcl import recipes
 from amcl.analysis.cost import (
     STEPS,
     Cost,
-    Row,
     StepCost,
     cost_of,
+    cost_table,
     image_size_of,
     measure_in_turns,
     rows,
-    spelled,
 )
 from amcl.backbones import read_safetensors
 from amcl.cli.options import read_options
@@ -159,19 +155,16 @@ def _cost(args: list[str]) -> None:
         console.print(f"taking {options.steps} steps of each, in turns …", markup=False)
         configs = [side.config for side in compared]
         measured = measure_in_turns(configs, options.steps, image_size=size)
-    found = rows(costs, measured)
-    show(compared, costs[0], found, measured)
+    show(compared, costs, measured)
     if options.json is not None:
-        text = json.dumps(_to_dict(compared, costs, measured, found), indent=2, ensure_ascii=False)
+        text = json.dumps(_to_dict(compared, costs, measured), indent=2, ensure_ascii=False)
         write_text(options.json, text + "\n")
 
 
-def show(
-    compared: Sequence[Side], cost: Cost, found: Sequence[Row], measured: Sequence[StepCost]
-) -> None:
+def show(compared: Sequence[Side], costs: Sequence[Cost], measured: Sequence[StepCost]) -> None:
     """The table, and what its numbers mean."""
     out = results_console()
-    config = compared[0].config
+    config, cost = compared[0].config, costs[0]
     width = f" ×{config.backbone.width:.3g}" if config.backbone.width != 1 else ""
     parts = f", in parts of {cost.batch_size}" if config.run.accumulate > 1 else ""
     out.print(
@@ -179,17 +172,8 @@ def show(
         f"batches of {config.run.batch_size}{parts}",
         markup=False,
     )
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("")
-    for side in compared:
-        table.add_column(Text(side.name), justify="right")
-    if len(compared) > 1:
-        table.add_column("ratio", justify="right")
-    for row in found:
-        ratio = [] if len(compared) == 1 else [spelled(row.ratio, ".3f")]
-        label = f"  {row.label}" if row.part else row.label
-        table.add_row(Text(label), *(spelled(value) for value in row.values), *ratio)
-    out.print(table)
+    table = cost_table([side.name for side in compared], costs, measured)
+    out.print(table.to_terminal(out.width))
     for note in _notes(compared, measured):
         out.print(note, markup=False)
 
@@ -219,7 +203,6 @@ def _to_dict(
     compared: Sequence[Side],
     costs: Sequence[Cost],
     measured: Sequence[StepCost],
-    found: Sequence[Row],
 ) -> dict[str, Any]:
     columns = []
     for number, (side, cost) in enumerate(zip(compared, costs, strict=True)):
@@ -227,5 +210,5 @@ def _to_dict(
         if measured:
             column["measured"] = measured[number].to_dict()
         columns.append({**column, "config": side.config.to_toml()})
-    ratios = {row.name: row.ratio for row in found if row.ratio is not None}
+    ratios = {row.name: row.ratio for row in rows(costs, measured) if row.ratio is not None}
     return {"columns": columns, "ratios": ratios, "environment": environment()}

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.tables import results_console, show_tables
+from amcl.cli.tables import results_console, show_page
 from amcl.data import missing_sets
 from amcl.experiments import ENTRIES, SCALES, reproduce
 from amcl.experiments.estimate import seconds, spelled
-from amcl.experiments.reproduce import entry, runs_of, sets_of
+from amcl.experiments.reproduce import entry_of, runs_of, sets_of
 from amcl.experiments.scales import Scale, ScaleName
+from amcl.results import Table
+from amcl.results.numbers import plural
 from amcl.training import HardwareSettings
 from amcl.training.display import console, log_to_console
 
@@ -32,12 +32,12 @@ amcl reproduce all --scale smoke
 
 Scales: smoke shows that all of it works, in minutes; cpu takes hours on 2 cores, with a fixed part
 of CIFAR-10, a narrow network, few epochs and 3 seeds; paper has the paper's settings. Entries of
-one scale share their runs in one folder, and the same command goes on where it was stopped."""
+one scale share their runs in one folder, and the same command resumes where it was stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What `amcl reproduce` takes."""
+    """Options of `amcl reproduce`."""
 
     names: Annotated[
         tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[NAME ...]")
@@ -54,18 +54,18 @@ class Options:
     data_root: str | None = None
     """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
     seeds: int | None = None
-    """So many seeds; none: those of the scale."""
+    """Number of seeds; none: that of the scale."""
     jobs: int = 1
     """Runs at once, each with its share of the cores, and a GPU of its own where there are some."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto: a GPU where there is one."""
     again: bool = False
-    """Take up runs that diverged or failed."""
+    """Repeat runs that diverged or failed."""
 
 
 def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl reproduce", lambda: _reproduce(args), "The same command goes on.")
+    """Run the command and return the exit code."""
+    return attempt("amcl reproduce", lambda: _reproduce(args), "The same command resumes.")
 
 
 def _reproduce(args: list[str]) -> None:
@@ -73,20 +73,21 @@ def _reproduce(args: list[str]) -> None:
     scale = SCALES[options.scale]
     shown = results_console()
     if options.list:
-        shown.print(_table(scale, options))
-        shown.print(f"Scale {scale.name}: {scale.told}.", soft_wrap=True, markup=False)
+        shown.print(_table(scale, options).to_terminal(shown.width))
+        shown.print(f"Scale {scale.name}: {scale.about}.", soft_wrap=True, markup=False)
         return
     if not options.names:
         raise ValueError("name a table or figure, as in `amcl reproduce table-3`; --list has them.")
     names = [name for each in options.names for name in _expanded(each)]
     log_to_console(logging.ERROR)
-    for name, asked in {name: entry(name) for name in names}.items():
-        if asked.make is not None:
-            points = runs_of(asked, scale, options.data, options.seeds)
+    for name, entry in {name: entry_of(name) for name in names}.items():
+        if entry.make is not None:
+            points = runs_of(entry, scale, options.data, options.seeds)
             time = spelled(seconds(points, gpu=scale.name == "paper"))
             where = "a GPU" if scale.name == "paper" else "2 cores"
-            told = f"{name}: {len(points)} runs, about {time} on {where} where none has been run"
-            console.print(told, soft_wrap=True, markup=False)
+            runs = plural(len(points), "run")
+            line = f"{name}: {runs}, about {time} on {where} where none has been run"
+            console.print(line, soft_wrap=True, markup=False)
         page = reproduce(
             name,
             scale=options.scale,
@@ -99,32 +100,28 @@ def _reproduce(args: list[str]) -> None:
             again=options.again,
             tell=lambda line: console.print(line, soft_wrap=True, markup=False),
         )
-        show_tables(page.parent, shown)
-        told = f"{page}, with table.md, numbers.csv and pictures"
-        shown.print(told, soft_wrap=True, markup=False)
+        show_page(page, shown)
 
 
 def _expanded(name: str) -> list[str]:
-    """The names that `all` stands for."""
+    """Return the names that `all` stands for."""
     return [e.name for e in ENTRIES.values() if not e.unavailable] if name == "all" else [name]
 
 
 def _table(scale: Scale, options: Options) -> Table:
-    out = Table(box=SIMPLE_HEAD)
-    about = f"about, on {'a GPU' if scale.name == 'paper' else '2 cores'}"
-    for column in ("entry", "what it is", "needs", "runs", about):
-        out.add_column(column, overflow="fold", no_wrap=column == "entry")
-    for each in ENTRIES.values():
-        if each.unavailable:
-            out.add_row(each.name, each.title, "", "", f"not yet: {each.unavailable}")
-        elif each.make is None:
-            out.add_row(each.name, each.title, "nothing", "0", "1 min")
+    rows = []
+    for entry in ENTRIES.values():
+        if entry.unavailable:
+            rows.append([entry.name, entry.title, "", "", f"not yet: {entry.unavailable}"])
+        elif entry.make is None:
+            rows.append([entry.name, entry.title, "nothing", "0", "1 min"])
         else:
-            points = runs_of(each, scale, options.data, options.seeds)
+            points = runs_of(entry, scale, options.data, options.seeds)
             needs = ", ".join(
                 f"{name} (missing)" if missing_sets([name], options.data_root) else name
-                for name in sets_of(each, scale, options.data)
+                for name in sets_of(entry, scale, options.data)
             )
             time = spelled(seconds(points, gpu=scale.name == "paper"))
-            out.add_row(each.name, each.title, needs, str(len(points)), time)
-    return out
+            rows.append([entry.name, entry.title, needs, str(len(points)), time])
+    about = f"about, on {'a GPU' if scale.name == 'paper' else '2 cores'}"
+    return Table(("entry", "what it is", "needs", "runs", about), rows, left=5)

@@ -109,7 +109,8 @@ def _search(args: list[str]) -> None:
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
     shown = results_console()
-    shown.print(table(result.records, result.definition.objective))
+    trials = table(result.records, result.definition.objective)
+    shown.print(trials.to_terminal(shown.width))
     folder = StudyFolder(options.out)
     where = f"everything is in {folder.path}: trials.csv, summary.md, pictures"
     if result.verdict is None:

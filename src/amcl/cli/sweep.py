@@ -12,11 +12,12 @@ from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
 from amcl.cli.tables import results_console
 from amcl.evaluation import Protocol
+from amcl.results.seeds import MEASURED
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
 from amcl.sweep.fields import differing, on_machine
 from amcl.sweep.grid import BASES
 from amcl.sweep.judge import Split
-from amcl.sweep.table import BAD, table
+from amcl.sweep.table import table
 from amcl.training import Config, RunError
 from amcl.training.display import console, log_to_console
 
@@ -151,11 +152,11 @@ def _sweep(args: list[str]) -> None:
         tell=lambda line: console.print(line, soft_wrap=True, markup=False),
     )
     shown = results_console()
-    shown.print(table(records, shown.width))
+    shown.print(table(records).to_terminal(shown.width))
     shown.print(
         f"the whole table is in {options.out}: runs.csv, table.md", soft_wrap=True, markup=False
     )
-    if records and all(record.status in BAD for record in records):
+    if records and all(record.status not in MEASURED for record in records):
         raise RunError(
             "not one run came to its end: see the reasons above or in runs.csv. --again takes "
             "them up anew."

@@ -12,21 +12,23 @@ _WIDE = 10_000  # columns: a pipe has no right edge to wrap at
 
 
 def results_console() -> Console:
-    """For what a command found; where it is no terminal, lines are neither wrapped nor padded."""
+    """Return the console for results; lines of a pipe or file are neither wrapped nor padded."""
     if sys.stdout is None or sys.stdout.isatty():
         return Console(highlight=False)
     trimmed: Any = _Trimmed(sys.stdout)
     return Console(file=trimmed, width=_WIDE, highlight=False)
 
 
-def show_tables(folder: Path, console: Console) -> None:
-    """The tables of an experiment's folder; its pictures are files."""
-    text = (folder / "table.md").read_text(encoding="utf-8")
+def show_page(page: Path, console: Console) -> None:
+    """Print the tables of an experiment, and where its page, numbers and pictures are."""
+    text = (page.parent / "table.md").read_text(encoding="utf-8")
     text = "\n".join(x for x in text.splitlines() if not x.startswith("!["))
     if console.is_terminal:
         console.print(Markdown(text))
     else:
         console.print(text, markup=False)
+    where = f"{page}, with table.md, numbers.csv and pictures"
+    console.print(where, soft_wrap=True, markup=False)
 
 
 class _Trimmed:

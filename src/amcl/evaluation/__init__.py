@@ -14,6 +14,7 @@ from amcl.evaluation.unlabeled import (
     alignment,
     effective_rank,
     separation,
+    separation_of,
     spread,
     uniformity,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "linear_probe",
     "read_results",
     "separation",
+    "separation_of",
     "spread",
     "uniformity",
 ]

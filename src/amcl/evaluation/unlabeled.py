@@ -6,7 +6,7 @@ alike (cosine 1), one and any other as unlike (0), and so a dead network measure
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -14,6 +14,8 @@ from amcl.evaluation.knn import check_finite, unit_rows
 from amcl.settings import positive_number, whole_number
 from amcl.views import ViewSettings
 
+BINS = 100
+"""Bins of histograms of similarities."""
 _PAIRS = 2**21  # similarities that are looked at at once
 _ROUND = 2.0**40  # similarities are rounded to 1/so much
 
@@ -33,18 +35,44 @@ class UnlabeledSettings:
         ViewSettings(views=self.views)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histograms:
+    """Shares of positive and negative pairs in the same bins.
+
+    Args:
+        edges: Edges of the bins, (bins + 1,).
+        positive: Share of the positive pairs in each bin, (bins,).
+        negative: Share of the negative pairs in each bin, (bins,).
+    """
+
+    edges: torch.Tensor
+    positive: torch.Tensor
+    negative: torch.Tensor
+
+
 @dataclass(frozen=True, kw_only=True)
 class Separation:
-    """How far similarities of positive pairs stand from those of negative pairs."""
+    """Distance between the similarities of positive pairs and those of negative pairs.
+
+    Args:
+        positive_similarity: Mean over positive pairs, two views of one image.
+        negative_similarity: Mean over negative pairs, views of two images.
+        overlap: Share that the histograms of both have in common: 0 apart, 1 the same.
+        auroc: Probability that a positive pair is more alike than a negative one, ties half.
+        histograms: The histograms of both.
+    """
 
     positive_similarity: float
-    """Mean cosine of two views of one image."""
     negative_similarity: float
-    """Mean cosine of views of two images."""
     overlap: float
-    """What the histograms of both share: 0 apart, 1 the same."""
     auroc: float
-    """Probability that a positive pair is more alike than a negative one, ties half."""
+    histograms: Histograms = field(compare=False, repr=False)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers by name."""
+        names = ("positive_similarity", "negative_similarity", "overlap", "auroc")
+        return {name: getattr(self, name) for name in names}
 
 
 def unlabeled(h: torch.Tensor, h0: torch.Tensor, h1: torch.Tensor) -> dict[str, float]:
@@ -59,7 +87,7 @@ def unlabeled(h: torch.Tensor, h0: torch.Tensor, h1: torch.Tensor) -> dict[str, 
         "uniformity": uniformity(h),
         "effective_rank": effective_rank(h),
         "spread": spread(h),
-        **asdict(separation(h0, h1)),
+        **separation(h0, h1).metrics,
     }
 
 
@@ -121,39 +149,75 @@ def uniformity(h: torch.Tensor, t: float = 2) -> float:
     return float(torch.tensor(sums, dtype=torch.float64).logsumexp(0)) - math.log(n * (n - 1))
 
 
-def separation(h0: torch.Tensor, h1: torch.Tensor, bins: int = 100) -> Separation:
-    """Cosines of positive pairs (h0ᵢ, h1ᵢ) against negative ones (h0ᵢ, h1ⱼ), i ≠ j. h0, h1: (N, D).
+def separation(h0: torch.Tensor, h1: torch.Tensor, bins: int = BINS) -> Separation:
+    """Compare cosines of positive pairs (h0ᵢ, h1ᵢ) with those of negative ones (h0ᵢ, h1ⱼ), i ≠ j.
 
-    The overlap is that of normalized histograms of `bins` bins on [−1, 1].
+    The overlap is that of normalized histograms of `bins` bins on [−1, 1]. h0, h1: (N, D).
 
     >>> separation(torch.eye(3), torch.eye(3))
     Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)
     """
-    whole_number("bins", bins)
     u0, u1 = _pairs(h0, h1, least=2)
     # Without rounding, pairs that are equally alike would differ by the order of sums.
     positive = _rounded(torch.linalg.vecdot(u0, u1))
+    blocks = ((start, _rounded(cosine)) for start, cosine in _similarities(u0, u1))
+    return _separation(positive, blocks, bins, -1.0, 1.0)
+
+
+def separation_of(similarity: torch.Tensor, bins: int = BINS) -> Separation:
+    """Compare the diagonal of similarities (N, N) with the rest, such as s/τ after the heads.
+
+    The bins lie between the least and the greatest similarity.
+
+    >>> separation_of(torch.eye(4))
+    Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)
+    """
+    if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1] or len(similarity) < 2:
+        raise ValueError(
+            f"similarity must be (N, N) with N of 2 or more, got {tuple(similarity.shape)}."
+        )
+    values = similarity.detach().double()
+    low, high = values.min().item(), values.max().item()
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return _separation(values.diagonal().contiguous(), iter([(0, values)]), bins, low, high)
+
+
+def _separation(
+    positive: torch.Tensor,
+    blocks: Iterator[tuple[int, torch.Tensor]],
+    bins: int,
+    low: float,
+    high: float,
+) -> Separation:
+    """Compare positive pairs (N,) with all pairs, which come in blocks of rows of (N, N)."""
+    whole_number("bins", bins)
     levels, counts = _levels(positive)
     less = counts.cumsum(0) - counts
-    n, total, lost = len(u0), 0.0, 0
-    histogram = torch.zeros(bins, dtype=torch.float64, device=u0.device)
-    for start, cosine in _similarities(u0, u1):
-        every = _rounded(cosine)
+    n, total, lost = len(positive), 0.0, 0
+    histogram = torch.zeros(bins, dtype=torch.float64, device=positive.device)
+    for start, every in blocks:
         # The very numbers, to be taken out again below.
         every.diagonal(start).copy_(positive[start : start + len(every)])
         total += float(every.sum())
-        histogram += torch.histc(every, bins, -1, 1)
+        histogram += torch.histc(every, bins, low, high)
         level = torch.searchsorted(levels, every)
         # Twice the positive pairs that are less alike than each pair, and once those as alike.
         lost += int((2 * less[level] + counts[level] * (levels[level] == every)).sum())
     # All pairs were looked at; without the positive ones, the negative remain.
     negatives = n * (n - 1)
-    own = torch.histc(positive, bins, -1, 1)
+    of_positive = torch.histc(positive, bins, low, high)
+    histograms = Histograms(
+        edges=torch.linspace(low, high, bins + 1, dtype=torch.float64),
+        positive=(of_positive / n).cpu(),
+        negative=((histogram - of_positive) / negatives).cpu(),
+    )
     return Separation(
         positive_similarity=float(positive.mean()),
         negative_similarity=(total - float(positive.sum())) / negatives,
-        overlap=float(torch.minimum(own / n, (histogram - own) / negatives).sum()),
+        overlap=float(torch.minimum(histograms.positive, histograms.negative).sum()),
         auroc=1 - (lost - n * n) / (2 * n * negatives),
+        histograms=histograms,
     )
 
 

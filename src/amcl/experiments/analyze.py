@@ -1,4 +1,4 @@
-"""Analyses on any images and settings: their runs, and what they leave behind."""
+"""Analyses on any images and settings: their runs, and the files that they write."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,10 +6,8 @@ from pathlib import Path
 from amcl.analysis import PairSettings
 from amcl.experiments.analyses import ANALYSES
 from amcl.experiments.cases import AUROC, KNN, LINEAR, Metric
-from amcl.experiments.conduct import check_labels, conduct
-from amcl.experiments.pool import Pool
-from amcl.experiments.product import Product, check_free, topic_of
-from amcl.experiments.tables import Filled, csv_text
+from amcl.experiments.experiment import Experiment
+from amcl.experiments.runs import RunPool, check_labels
 from amcl.settings import choose
 from amcl.sweep.judge import Split
 from amcl.sweep.workers import Tell
@@ -32,18 +30,32 @@ def analyze(
     command: str = "",
     tell: Tell = print,
 ) -> Path:
-    """Find what a setting does to runs like `base`; a page, Markdown, CSV and PNG in `out`/`name`.
+    """Measure the effect of a setting on runs like `base`.
 
-    `values`: what to try instead of the analysis's own; `metric`: knn and linear need labels, auroc
-    does not. The same call goes on after it was stopped. Returns the page.
+    The same call resumes after an interruption.
+
+    Args:
+        name: Name of the analysis.
+        base: Settings that all runs start from.
+        out: Folder of the runs; the page, Markdown, CSV and PNG are in its folder `name`.
+        values: Values to try instead of the analysis's own.
+        metric: "knn" and "linear" need labels, "auroc" does not.
+        seeds: Seeds of the runs.
+        split: The split that protocols judge on.
+        jobs: Number of runs at once.
+        again: Whether to repeat runs that diverged or failed.
+        command: The command to show on the page.
+        tell: Takes a line for each run that ended.
+
+    Returns:
+        The path of the page.
     """
     choose("analysis", name, tuple(ANALYSES))
     choose("metric", metric, tuple(METRICS))
     analysis, folder = ANALYSES[name], Path(out)
     parts = analysis.parts(base, values, METRICS[metric])
     check_labels(base, parts, split, ", or use --metric auroc, which needs none")
-    check_free(folder / name)
-    pool = Pool(
+    pool = RunPool(
         path=folder / "runs",
         base_of=lambda config: base,
         split=split,
@@ -51,22 +63,12 @@ def analyze(
         data_root=base.data.data_root,
         hardware=base.hardware,
     )
-    command = command or f"amcl.experiments.analyze({name!r}, …)"
-    filled, judged = conduct(pool, parts, seeds, jobs=jobs, again=again, go_on=command, tell=tell)
-    product = Product(
+    experiment = Experiment(
         title=f"{name}: {analysis.question}",
-        subtitle=f"{base.method.name} on {base.data.name}" + (judged and f", judged on {judged}"),
-        topics=[topic_of(each) for each in filled],
-        csv=csv_text(filled),
-        command=command,
-        facts=_facts(base, filled, len(seeds), len(pool.points(parts, seeds))),
-        config=base.to_toml(),
+        subtitle=f"{base.method.name} on {base.data.name}",
+        parts=parts,
+        pool=pool,
+        seeds=seeds,
+        command=command or f"amcl.experiments.analyze({name!r}, …)",
     )
-    return product.write(folder / name)
-
-
-def _facts(base: Config, filled: Sequence[Filled], seeds: int, runs: int) -> list[tuple[str, str]]:
-    """How much the page rests on."""
-    images = [number.images for each in filled for number in each.numbers if number.images]
-    judged = [("images judged on", f"{images[0]:,}")] if images else []
-    return [*judged, ("epochs", str(base.run.epochs)), ("seeds", str(seeds)), ("runs", str(runs))]
+    return experiment.carry_out(folder / name, jobs=jobs, again=again, tell=tell)

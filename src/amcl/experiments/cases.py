@@ -1,47 +1,51 @@
-"""What is compared: places in a table, each filled by a number of some runs."""
+"""Declarations of tables: which run and which metric fills each of their cells."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from amcl.evaluation import PROTOCOLS, Protocol
 from amcl.recipes import as_published, with_amcl
+from amcl.sweep.fields import value_from, with_values
 from amcl.training import Config
 
 Source = Protocol | Literal["pairs", "course"]
+Change = str | Callable[[Config, str], Config]
 
 NONE = "–"
-"""A label of what is the same all along an axis: a dashed line."""
+"""Label of what is the same all along an axis: a dashed line."""
 SIDE, BASELINE, AMCL = "side", "baseline", "+ AMCL"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A number of a run: of a protocol, of its pairs of views, or of its course."""
+    """A number of a run.
+
+    Args:
+        name: Name for people.
+        source: The protocol that measures it, "pairs" of views or the "course" of training.
+        key: Its name in that source.
+        share: Whether it is a share from 0 to 1, shown in percent.
+    """
 
     name: str
     source: Source
     key: str
     share: bool = True
-    """Shown in per cent."""
-
-    def spelled(self, value: float, sign: bool = False) -> str:
-        """The number for people, without its unit.
-
-        >>> KNN.spelled(0.5), KNN.spelled(0.012, sign=True), LOSS.spelled(2.34567)
-        ('50.0', '+1.2', '2.346')
-        """
-        plus = "+" if sign else ""
-        return f"{100 * value:{plus}.1f}" if self.share else f"{value:{plus}.4g}"
 
     @property
     def label(self) -> str:
-        """For an axis."""
+        """The name with its unit."""
         return f"{self.name} (%)" if self.share else self.name
 
     @property
+    def scale(self) -> float:
+        """Factor from the number to the one that is shown."""
+        return 100.0 if self.share else 1.0
+
+    @property
     def protocol(self) -> Protocol | None:
-        """The protocol that finds it, if one does."""
+        """The protocol that measures it, if one does."""
         return next((p for p in PROTOCOLS if p == self.source), None)
 
 
@@ -54,59 +58,135 @@ FIRST_LOSS = Metric(name="loss of the first epoch", source="course", key="first_
 
 
 def few_labels(count: str) -> Metric:
-    """Accuracy with so many labels a class."""
+    """Return the accuracy with a number of labels a class."""
     return Metric(name="accuracy with few labels", source="few-labels", key=f"n={count}")
 
 
 def of_pairs(key: str, name: str) -> Metric:
-    """A number of `amcl.analysis` on pairs of views."""
+    """Return a number of `amcl.analysis` on pairs of views."""
     return Metric(name=name, source="pairs", key=key, share=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A place in a table: how it is called, which run fills it, by which number."""
+    """A cell of a table.
+
+    Args:
+        labels: Where it stands: a value for each axis of the table.
+        config: Settings of the runs that fill it.
+        metric: The number of these runs.
+        paper: The number that the paper has there, in percent.
+    """
 
     labels: Mapping[str, str]
     config: Config
     metric: Metric
     paper: float | None = None
-    """What the paper has there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A table with its picture."""
+    """A table with its picture.
+
+    Args:
+        name: Name of its files.
+        title: Its heading.
+        how_to_read: A sentence or two below the heading.
+        cases: The cells.
+        x: The label along the horizontal axis of the picture.
+        columns: The label along the columns of the table; all others make rows. The default is
+            `x`; with "" there is one column of numbers.
+        panels: The label with a panel for each of its values.
+        ordered: Whether the values along x have an order, and so a line through them a meaning.
+        compared: The label whose first value all others are compared with: the gain.
+        notes: Sentences below the table.
+    """
 
     name: str
     title: str
-    told: str
-    """How to read it."""
+    how_to_read: str
     cases: tuple[Case, ...]
-    columns: str
-    """The label that runs along the columns; all others make rows."""
     x: str
-    """The label along the picture's horizontal axis."""
-    series: str | None = None
-    """The label with a color for each of its values."""
+    columns: str | None = None
     panels: str | None = None
-    """The label with a panel for each of its values."""
     ordered: bool = True
-    """Whether the values along x have an order, and so a line through them a meaning."""
     compared: str | None = None
-    """The label whose first value all others are compared with: the gain."""
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.columns is None:
+            object.__setattr__(self, "columns", self.x)
+
+    @property
+    def series(self) -> str | None:
+        """The label with a color for each of its values."""
+        return SIDE if SIDE in self.cases[0].labels else None
+
+    def labels(self, name: str | None) -> list[str]:
+        """Return the values of a label, in their order; none without a name."""
+        name = name or ""
+        return list(dict.fromkeys(c.labels[name] for c in self.cases if name in c.labels))
+
     def with_paper(self, numbers: Mapping[tuple[str, ...], float]) -> "Part":
-        """The same with the paper's numbers, by the labels' values in their order."""
+        """Return the same with the paper's numbers, by the values of the labels in their order."""
         cases = [replace(c, paper=numbers.get(tuple(c.labels.values()))) for c in self.cases]
         return replace(self, cases=tuple(cases))
 
-    def labels(self, name: str) -> list[str]:
-        """The values of a label, in their order."""
-        return list(dict.fromkeys(c.labels[name] for c in self.cases if name in c.labels))
+    def with_note(self, note: str) -> "Part":
+        """Return the same with one more note."""
+        return replace(self, notes=(*self.notes, note))
 
 
 def sides(base: Config) -> dict[str, Config]:
-    """A method as published and with AMCL."""
+    """Return a method as published and with AMCL."""
     return {BASELINE: as_published(base), AMCL: with_amcl(base)}
+
+
+def along(
+    axis: str,
+    values: Iterable[str],
+    configs: Mapping[str, Config],
+    metric: Metric | Callable[[str], Metric],
+    change: Change,
+) -> tuple[Case, ...]:
+    """Return a case for each value along an axis and each side.
+
+    Args:
+        axis: The label of the axis.
+        values: Values along it, as they are typed.
+        configs: Settings by side.
+        metric: The metric, or a function of the value.
+        change: The setting that takes the values, or a function that applies one.
+    """
+    field = change if isinstance(change, str) else ""
+    apply = change if callable(change) else lambda config, v: with_field(config, field, v)
+    return tuple(
+        Case(
+            labels={axis: value, SIDE: side},
+            config=apply(config, value),
+            metric=metric(value) if callable(metric) else metric,
+        )
+        for value in values
+        for side, config in configs.items()
+    )
+
+
+def dashed(axis: str, configs: Mapping[str, Config], metric: Metric) -> tuple[Case, ...]:
+    """Return cases that are the same all along an axis."""
+    return along(axis, [NONE], configs, metric, lambda config, _: config)
+
+
+def with_field(config: Config, field: str, text: str) -> Config:
+    """Return the configuration with a setting as it is typed."""
+    return with_values(config, {field: value_from(config, field, text)})
+
+
+def positive(name: str, text: str) -> float:
+    """Return a number above 0 as it is typed."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} must be a number above 0, got {text!r}.")
+    return value

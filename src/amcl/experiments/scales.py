@@ -28,7 +28,7 @@ class Scale:
     """A size of experiments."""
 
     name: ScaleName
-    told: str
+    about: str
     seeds: int
     own_data: bool
     """Whether tables are of the paper's data sets; else of `data`."""
@@ -41,12 +41,12 @@ class Scale:
     """Whether axes have but a few of their values."""
 
     def config(self, data: str, method: str) -> Config:
-        """A method as published, on this set, at this scale."""
+        """Return a method as published, on this set, at this scale."""
         return self.shrink(default(data, method))
 
-    def sets(self, *own: str) -> tuple[str, ...]:
-        """The data sets of a table that has `own` in the paper."""
-        return own if self.own_data else (self.data,)
+    def sets(self, *published: str) -> tuple[str, ...]:
+        """Return the data sets of a table that has `published` in the paper."""
+        return published if self.own_data else (self.data,)
 
 
 def _smoke(config: Config) -> Config:
@@ -116,7 +116,7 @@ SCALES: dict[str, Scale] = {
     for s in (
         Scale(
             name="smoke",
-            told="a few steps on a handful of images: it shows that everything runs, and its "
+            about="a few steps on a handful of images: it shows that everything runs, and its "
             "numbers mean nothing",
             seeds=1,
             own_data=False,
@@ -134,7 +134,7 @@ SCALES: dict[str, Scale] = {
         ),
         Scale(
             name="cpu",
-            told="a fixed part of the images, ResNet-18 of a quarter of the width (for vision "
+            about="a fixed part of the images, ResNet-18 of a quarter of the width (for vision "
             "transformers timm's smallest), 20 epochs, baselines tuned for so few. Gains may be "
             "compared with the paper's; accuracies may not",
             seeds=3,
@@ -151,7 +151,7 @@ SCALES: dict[str, Scale] = {
         ),
         Scale(
             name="paper",
-            told="the paper's networks and epochs",
+            about="the paper's networks and epochs",
             seeds=5,
             own_data=True,
             data="cifar10",

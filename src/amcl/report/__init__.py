@@ -3,7 +3,6 @@
 from amcl.report.blocks import (
     Beside,
     Block,
-    Cell,
     Chart,
     Code,
     Gallery,
@@ -12,7 +11,6 @@ from amcl.report.blocks import (
     Paragraph,
     Picture,
     Section,
-    Table,
 )
 from amcl.report.compose import report
 from amcl.report.page import Page
@@ -21,7 +19,6 @@ from amcl.report.runs import ReportSettings
 __all__ = [
     "Beside",
     "Block",
-    "Cell",
     "Chart",
     "Code",
     "Gallery",
@@ -32,6 +29,5 @@ __all__ = [
     "Picture",
     "ReportSettings",
     "Section",
-    "Table",
     "report",
 ]

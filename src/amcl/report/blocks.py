@@ -1,4 +1,4 @@
-"""What a page is made of. No block knows of runs."""
+"""Blocks of a page. No block knows of runs; a table is that of `amcl.results`."""
 
 import re
 from collections.abc import Sequence
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
+
+from amcl.results.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,48 +29,9 @@ class Note:
     text: str
 
 
-@dataclass(frozen=True)
-class Cell:
-    """An entry of a table, with a second, quieter text behind the first."""
-
-    text: str
-    small: str = ""
-    strong: bool = False
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text below a header; the first `left` columns are labels, the others numbers.
-
-    >>> Table(
-    ...     ("head", "τ"), [("1", "0.20"), ("2", Cell("0.31", strong=True))]
-    ... )  # doctest: +ELLIPSIS
-    Table(header=('head', 'τ'), rows=...
-    """
-
-    kind: ClassVar = "table"
-    header: Sequence[str]
-    rows: Sequence[Sequence[str | Cell]]
-    caption: str = ""
-    left: int = 1
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.header):
-                raise ValueError(
-                    f"A row of a table must have {len(self.header)} entries, one for each of "
-                    f"{tuple(self.header)}, got {len(row)}: {tuple(row)}."
-                )
-
-    @property
-    def cells(self) -> list[list[Cell]]:
-        """Rows of cells."""
-        return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
-
-
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A drawing; `alt` tells in words what it shows to who cannot see it."""
+    """A drawing; `alt` describes it in words for readers who cannot see it."""
 
     kind: ClassVar = "chart"
     figure: "Figure"
@@ -105,7 +68,7 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Pictures in rows; `alt` says of each image what it is of, for who cannot see it."""
+    """Pictures in rows; `alt` describes each image for readers who cannot see it."""
 
     kind: ClassVar = "gallery"
     items: Sequence[Picture]
@@ -168,7 +131,7 @@ class Section:
     blocks: Sequence[Block]
     note: str = ""
     anchor: str = ""
-    """What a link to it ends in; empty: made of the title."""
+    """End of a link to it; empty: made of the title."""
 
     def __post_init__(self) -> None:
         anchor = self.anchor or re.sub(r"\W+", "-", self.title.lower()).strip("-")

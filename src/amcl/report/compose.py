@@ -1,9 +1,9 @@
-"""One page on what runs have learned."""
+"""One page on trained runs."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from amcl.report.blocks import Section, Table
+from amcl.report.blocks import Section
 from amcl.report.page import Page, check_replaceable, require_map
 from amcl.report.runs import ReportSettings, Run, read_runs
 from amcl.report.sections.cost import cost
@@ -11,9 +11,11 @@ from amcl.report.sections.galleries import image_map, nearest, pairs
 from amcl.report.sections.heads import heads
 from amcl.report.sections.results import results
 from amcl.report.sections.settings import settings as settings_section
-from amcl.report.sections.similarity import separations, similarity
+from amcl.report.sections.similarity import similarity
 from amcl.report.sections.temperatures import temperatures
 from amcl.report.sections.training import training
+from amcl.results import Table
+from amcl.results.numbers import percent
 
 
 def report(
@@ -21,10 +23,16 @@ def report(
     out: str | Path | None = None,
     settings: ReportSettings | None = None,
 ) -> Path:
-    """Write a page on a run, or on several side by side; where it is.
+    """Write a page on a run, or on several side by side.
 
-    `out`: default is report.html in the run's folder, or for several in the working folder. A file
-    that is not such a page is never written over.
+    Args:
+        runs: Folders of runs.
+        out: The file to write; the default is report.html in the run's folder, or for several runs
+            in the working folder. A file that is no such page is never overwritten.
+        settings: Images to look at, and how.
+
+    Returns:
+        The path of the page.
     """
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     settings = ReportSettings() if settings is None else settings
@@ -36,7 +44,7 @@ def report(
 
 
 def page_of(runs: Sequence[Run], settings: ReportSettings) -> Page:
-    """The page: what needs the images is left out where no run has them, and that is said."""
+    """Return the page; sections that need the images are left out where no run has them."""
     sections = [] if len(runs) == 1 else [_glance(runs)]
     sections.append(training(runs))
     if seen := [run for run in runs if run.sample is not None]:
@@ -75,12 +83,11 @@ def _facts(run: Run) -> list[tuple[str, str]]:
         last = probes[-1]
         for name, label in (("knn_validation", "kNN, validation"), ("knn_test", "kNN, test")):
             if name in last:
-                facts.append((label, f"{last[name]:.1%}"))
+                facts.append((label, percent(last[name])))
         if "effective_rank" in last:
             facts.append(("effective rank", f"{last['effective_rank']:.1f}"))
-    if run.sample is not None:
-        for where, found in separations(run).items():
-            facts.append((f"AUROC, {where}", f"{found.auroc:.4f}"))
+    for where, separation in run.separations.items():
+        facts.append((f"AUROC, {where}", f"{separation.auroc:.4f}"))
     return facts
 
 

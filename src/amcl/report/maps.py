@@ -51,12 +51,12 @@ def drawn(block: Map) -> Drawn:
             names, marks if named else [(BLUE, _SHAPES[0])] * len(names), strict=False
         )
     ]
-    places = _placed(block.points).tolist()
+    positions = _placed(block.points).tolist()
     thumbs = _small(block.thumbs)
     sheet, columns = sheet_uri(thumbs)
     index = {name: i for i, name in enumerate(names)}
     return Drawn(
-        points=[(x, y, index[label]) for (x, y), label in zip(places, labels, strict=True)],
+        points=[(x, y, index[label]) for (x, y), label in zip(positions, labels, strict=True)],
         kinds=kinds,
         named=named,
         sheet=sheet,

@@ -120,8 +120,8 @@ def _inline(text: str) -> "Markup":
     """Text in which `this` is a command."""
     from markupsafe import Markup, escape
 
-    def command(found: re.Match[str]) -> str:
-        words = (f"<span>{w}</span>" if len(w) <= _WHOLE else w for w in found[1].split(" "))
+    def command(match: re.Match[str]) -> str:
+        words = (f"<span>{w}</span>" if len(w) <= _WHOLE else w for w in match[1].split(" "))
         return f"<code>{' '.join(words)}</code>"
 
     return Markup(re.sub("`([^`]+)`", command, str(escape(text))))

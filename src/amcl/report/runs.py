@@ -1,35 +1,47 @@
-"""What a page on runs is made from: everything that is known of each."""
+"""Everything that a page shows of its runs."""
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from amcl.analysis import PairSample, PairSettings, PlaneMethod, sample_of_run
+from amcl.analysis import (
+    PairSample,
+    PairSettings,
+    PlaneMethod,
+    Temperatures,
+    sample_of_run,
+    separations,
+    temperatures,
+)
 from amcl.evaluation import Result, read_results
+from amcl.evaluation.unlabeled import Separation
 from amcl.methods import HeadSettings
-from amcl.report.blocks import Beside, Block, Chart, Table
+from amcl.report.blocks import Beside, Block, Chart
+from amcl.results import Table
+from amcl.results.numbers import plural
+from amcl.results.read import run_folders, run_names
 from amcl.settings import choose
 from amcl.training import Config, RunError, RunFolder, read_metrics
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSettings:
-    """What a report looks at."""
+    """Settings of a report."""
 
     images: int = 500
-    """So many images are looked at in pairs of views, or all where there are fewer: of those that
-    the run held out to probe with, else of those it was trained on."""
+    """Largest number of images that are looked at in pairs of views: of those that the run held
+    out to probe with, else of those it was trained on."""
     map: PlaneMethod = "pca"
-    """How features are put on a plane; umap and tsne need a package each."""
+    """Projection of features onto a plane; umap and tsne need a package each."""
     data: str | None = None
     """Where the images lie, or other images; none: where the run had them."""
     data_root: str | None = None
     """Where named sets lie; none: where the run had them."""
     seed: int = 0
-    """Which images, and which views of them."""
+    """Seed of the choice of images and of their views."""
 
     def __post_init__(self) -> None:
         choose("map", self.map, ("pca", "umap", "tsne"))
@@ -68,51 +80,42 @@ class Run:
         """C; 0 for a method without heads."""
         return self.config.method.heads if isinstance(self.config.method, HeadSettings) else 0
 
+    @cached_property
+    def separations(self) -> dict[str, Separation]:
+        """Separation of pairs after the heads and after the backbone; none without a sample."""
+        return {} if self.sample is None else separations(self.sample)
+
+    @cached_property
+    def temperatures(self) -> Temperatures | None:
+        """Statistics of the temperatures; None without a sample or without heads."""
+        if self.sample is None or not self.sample.num_heads:
+            return None
+        return temperatures(self.sample)
+
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """Lines of metrics of one kind: step, epoch, or probe."""
+        """Return the lines of metrics of one kind: step, epoch, or probe."""
         return [row for row in self.rows if row["kind"] == kind]
 
     def describe(self) -> str:
-        """Method, heads, temperature, backbone and data in a line."""
+        """Return method, heads, temperature, backbone and data in a line."""
         method, backbone = self.config.method, self.config.backbone
         parts = [method.name]
         if isinstance(method, HeadSettings):
-            parts += [f"{method.heads} head{'s' * (method.heads > 1)}"]
-            parts += [f"{method.temperature} temperature"]
+            parts += [plural(method.heads, "head"), f"{method.temperature} temperature"]
         width = f" ×{backbone.width:g}" if backbone.width != 1 else ""
         line = ", ".join([*parts, f"{backbone.backbone}{width}", f"data {self.config.data.name}"])
         return line if self.sample is None else f"{line}; {len(self.sample)} {self.sample.source}"
 
 
 def read_runs(paths: Sequence[str | Path], settings: ReportSettings) -> list[Run]:
-    """All runs, in the order given, each once."""
-    folders = [Path(path).expanduser() for path in paths]
-    if not folders:
-        raise ValueError("name the run to report on: amcl report RUN …")
-    known = [folder.resolve() for folder in folders]
-    for folder, place in zip(folders, known, strict=True):
-        if known.count(place) > 1:
-            raise ValueError(f"{folder} is given twice: leave one out.")
-    return [_read(*both, settings) for both in zip(folders, names_of(known), strict=True)]
-
-
-def names_of(folders: Sequence[Path]) -> list[str]:
-    """The last part of each path, or as many as tell them apart.
-
-    >>> names_of([Path("/a/first"), Path("/a/second")])
-    ['first', 'second']
-    >>> names_of([Path("/a/x/0"), Path("/a/y/0")])
-    ['x/0', 'y/0']
-    """
-    for count in range(1, max(len(folder.parts) for folder in folders) + 1):
-        names = [os.sep.join(folder.parts[-count:]) for folder in folders]
-        if len(set(names)) == len(names):
-            return names
-    return [str(folder) for folder in folders]
+    """Return all runs, in the order given, each once."""
+    folders = run_folders(paths, "amcl report")
+    names = run_names(folders)
+    return [_read(path, name, settings) for path, name in zip(folders, names, strict=True)]
 
 
 def beside(runs: Sequence[Run], make: Callable[[Run], Sequence[Block]]) -> list[Block]:
-    """The blocks of one run, or those of several side by side below their names.
+    """Return the blocks of one run, or those of several side by side below their names.
 
     Runs of which there is nothing to show have no column.
     """
@@ -129,7 +132,7 @@ def joined(
     caption: str = "",
     left: int = 1,
 ) -> list[Block]:
-    """One table of the rows of all runs, named where there are several; nothing without rows."""
+    """Return one table of the rows of all runs, with their names if they are several."""
     if len(runs) == 1:
         rows = list(rows_of(runs[0]))
     else:
@@ -139,7 +142,7 @@ def joined(
 
 
 def in_rows(charts: Sequence[Chart], stacked: bool) -> list[Block]:
-    """Charts two by two, or one below the other where there is a column for them."""
+    """Return charts two by two, or one below the other where there is a column for them."""
     if stacked:
         return list(charts)
     return [Beside([("", [c]) for c in charts[i : i + 2]]) for i in range(0, len(charts), 2)]
@@ -170,6 +173,6 @@ def _look(path: Path, settings: ReportSettings) -> tuple[PairSample | None, str]
     try:
         return sample_of_run(path, pairs, **where), ""
     except (RunError, ValueError, OSError) as error:
-        if any(where.values()):  # what was asked for is told at once if it cannot be had
+        if any(where.values()):  # an option that cannot be met is an error
             raise
         return None, str(error)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amcl.drawing import FAINT, bare, plain, save_png
-from amcl.intervals import accuracy_difference, excludes_zero
+from amcl.results.intervals import accuracy_difference, excludes_zero
 from amcl.search.folder import Definition
 from amcl.search.objective import LABELS, is_share
 from amcl.sweep.engine import Trials

@@ -5,7 +5,7 @@ import math
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from amcl.intervals import standard_error
+from amcl.results.intervals import standard_error
 from amcl.search.folder import Definition
 
 _AT_FIRST = 5  # complete trials before the median of them is believed

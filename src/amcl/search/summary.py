@@ -1,7 +1,5 @@
 """Tables of the trials of a study: for the terminal, for a page, and for spreadsheets."""
 
-import csv
-import io
 import json
 import math
 import shlex
@@ -11,39 +9,23 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from rich.box import SIMPLE_HEAD
-from rich.console import JustifyMethod
-from rich.table import Table
-from rich.text import Text
-
-from amcl.results import STATUSES, Record
+from amcl.results import STATUSES, Record, Table
 from amcl.search.folder import Definition
 from amcl.search.objective import LABELS, Objective, is_share, score
 from amcl.search.space import Choice, Range
 from amcl.search.verdict import Verdict
 
-REASON = 48  # signs of a reason in a table
-WHOLE = 13  # signs of the longest value that is broken last, such as top_k_softmax
-TERMINAL = 80  # columns of a narrow one
-ENDING = 2  # the place of the column that has reasons
+REASON = 48  # characters of a reason in a table
 
 
 def table(records: Sequence[Record], objective: Objective, limit: int | None = None) -> Table:
-    """Return a table of trials, the best first, then those without a value; at most `limit`."""
+    """Return trials, the best first, then those without a value; at most `limit`."""
     shown = _ranked(records, objective)[:limit]
     rows = [_row(record, _fields(records), objective) for record in shown]
-    out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
-    names = _columns(records, objective)
-    whole = _kept_whole([name.split() for name in names], rows)
-    for place, name in enumerate(names):
-        side: JustifyMethod = "left" if name == "ending" else "right"
-        header = Text(name.replace(" ", "\n"))
-        out.add_column(header, justify=side, overflow="fold", no_wrap=place in whole)
-    for row in rows:
-        out.add_row(*map(Text, row))
-    if len(shown) < len(records):
-        out.caption = f"{len(shown)} of {len(records)} trials"
-    return out
+    value = LABELS[objective] + (" (%)" if is_share(objective) else "")
+    fewer = len(shown) < len(records)
+    caption = f"{len(shown)} of {len(records)} trials" if fewer else ""
+    return Table(["trial", value, "ending", *_fields(records)], rows, caption, left=3)
 
 
 def markdown(
@@ -67,7 +49,6 @@ def markdown(
     trials = "1 trial" if len(records) == 1 else f"{len(records)} trials"
     objective = definition.objective
     space = [[f"`{name}`", _format_axis(axis)] for name, axis in definition.space.items()]
-    every = [_row(r, _fields(records), objective) for r in _ranked(records, objective)]
     parts = [
         "# Hyper-parameter search",
         f"{trials} for the greatest {LABELS[objective]}.",
@@ -81,7 +62,7 @@ def markdown(
         *(f"![{PurePath(plot).stem.replace('_', ' ')}]({quote(plot)})" for plot in plots),
         *(f"`{name}` is not drawn: {reason}." for name, reason in missing.items()),
         "## All trials",
-        _grid(_columns(records, objective), every),
+        table(records, objective).to_markdown().rstrip() if records else "None.",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -94,21 +75,19 @@ def csv_text(records: Sequence[Record], objective: Objective) -> str:
     number,ending,value,reason,run,eta
     0,complete,0.25,,trials/0000,0.5
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    fields = _fields(records)
-    writer.writerow(["number", "ending", "value", "reason", "run", *fields])
+    fields, rows = _fields(records), []
     for r in sorted(records, key=lambda r: int(r.name)):
+        value = score(objective, r)
         point = ["" if name not in r.values else _exact(r.values[name]) for name in fields]
-        number, run = int(r.name), f"trials/{r.name}"
-        writer.writerow([number, r.status, score(objective, r), r.reason, run, *point])
-    return out.getvalue()
+        number, run = str(int(r.name)), f"trials/{r.name}"
+        rows.append([number, r.status, "" if value is None else str(value), r.reason, run, *point])
+    return Table(["number", "ending", "value", "reason", "run", *fields], rows).to_csv()
 
 
-def _exact(value: Any) -> Any:
+def _exact(value: Any) -> str:
     """Return texts and numbers as they are, all else as JSON: true, null, [2048, 128]."""
     plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-    return value if plain else json.dumps(value)
+    return str(value) if plain else json.dumps(value)
 
 
 def _ranked(records: Sequence[Record], objective: Objective) -> list[Record]:
@@ -125,24 +104,6 @@ def _ranked(records: Sequence[Record], objective: Objective) -> list[Record]:
 def _fields(records: Sequence[Record]) -> list[str]:
     """Return all fields that occur, in the order of the trials."""
     return list(dict.fromkeys(name for record in records for name in record.values))
-
-
-def _columns(records: Sequence[Record], objective: Objective) -> list[str]:
-    value = LABELS[objective] + (" (%)" if is_share(objective) else "")
-    return ["trial", value, "ending", *_fields(records)]
-
-
-def _kept_whole(headers: Sequence[Sequence[str]], rows: Sequence[Sequence[str]]) -> set[int]:
-    """Columns to break last: all but the longest texts, if a terminal has room for them."""
-    columns = [
-        max(len(text) for text in [*header, *(row[place] for row in rows)])
-        for place, header in enumerate(headers)
-    ]
-    whole = {place for place, width in enumerate(columns) if width <= WHOLE and place != ENDING}
-    others = 10 * (len(columns) - len(whole))
-    # A column that may not be broken would be cut where even these do not fit.
-    fits = sum(columns[place] for place in whole) + others + len(columns) - 1 <= TERMINAL
-    return whole if fits else set()
 
 
 def _row(record: Record, fields: Sequence[str], objective: Objective) -> list[str]:
@@ -222,12 +183,5 @@ def _endings(records: Sequence[Record]) -> list[list[str]]:
 
 
 def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; "None." without rows."""
-    if not rows:
-        return "None."
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
+    """Rows of text in Markdown; "None." without any."""
+    return Table(header, rows, left=len(header)).to_markdown().rstrip() if rows else "None."

@@ -5,8 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amcl.intervals import accuracy_difference, accuracy_interval, excludes_zero, standard_error
 from amcl.results import Record
+from amcl.results.intervals import (
+    accuracy_difference,
+    accuracy_interval,
+    excludes_zero,
+    standard_error,
+)
 from amcl.search.folder import Definition
 from amcl.search.objective import LABELS, Objective, format_score, score
 from amcl.search.space import Choice, Range, Space

@@ -12,6 +12,7 @@ from amcl.evaluation import PROTOCOLS, Protocol, Protocols
 from amcl.files import write_text
 from amcl.redaction import HIDDEN
 from amcl.results import Record
+from amcl.results.seeds import MEASURED
 from amcl.settings import choose, whole_number
 from amcl.sweep.engine import Runs, Trials, tell_running, work
 from amcl.sweep.folder import DEFINITION, SweepFolder
@@ -19,7 +20,7 @@ from amcl.sweep.grid import Point
 from amcl.sweep.judge import SPLITS, Split, check_split, judge, metrics_of, splits_for
 from amcl.sweep.outcome import carry_out, reason_of
 from amcl.sweep.storage import open_study, storage_url, without_password
-from amcl.sweep.table import BAD, csv_text, line, markdown
+from amcl.sweep.table import line, runs_table, table
 from amcl.sweep.workers import Tell, for_workers, work_together
 from amcl.training import Interrupted
 
@@ -104,8 +105,8 @@ def sweep(
         raise _resumable(folder, points, again, stopped) from stopped
     finally:
         every_record = folder.records(stored)
-        write_text(folder.path / "runs.csv", csv_text(every_record))
-        write_text(folder.path / "table.md", markdown(every_record))
+        write_text(folder.path / "runs.csv", runs_table(every_record).to_csv())
+        write_text(folder.path / "table.md", table(every_record).to_markdown())
     records = [record for record in every_record if record.name in runs.names]
     if left := len(points) - len(records):
         tell(f"{left} of {len(points)} runs are with another process: the table is without them.")
@@ -130,7 +131,9 @@ class SweepRuns(Runs):
         return open_study(storage_url(self.folder, url), name, DEFINITION, checked=True)
 
     def is_done(self, record: Record) -> bool:
-        return not self.again if record.status in BAD else not self._missing(record)
+        if record.status not in MEASURED:
+            return not self.again
+        return not self._missing(record)
 
     def carry_out(
         self, trial: "optuna.Trial", name: str, previous: Record | None

@@ -1,10 +1,11 @@
 """Costs side by side: a method as published, and with AMCL."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from amcl.analysis.cost.count import Cost, cost_of, image_size_of
 from amcl.analysis.cost.measure import StepCost
+from amcl.results import Cell, Table
 from amcl.training.config import Config
 
 _PART = {"temperature": "temperature (φ)", "noise_embedding": "noise embedding"}
@@ -50,20 +51,54 @@ def rows(costs: Sequence[Cost], measured: Sequence[StepCost] = ()) -> list[Row]:
     def of(name: str, label: str, value: Callable[[Cost], float], part: bool = False) -> Row:
         return Row(name, label, tuple(map(value, costs)), part)
 
-    found = [of("parameters", "parameters in training, M", lambda c: c.training_parameters / 1e6)]
+    figures = [of("parameters", "parameters in training, M", lambda c: c.training_parameters / 1e6)]
     for name in dict.fromkeys(name for cost in costs for name in cost.parameters):
-        found.append(Row(f"parameters/{name}", _PART.get(name, name), _of_part(costs, name), True))
+        figures.append(
+            Row(f"parameters/{name}", _PART.get(name, name), _of_part(costs, name), True)
+        )
     if any(cost.trained != cost.training_parameters for cost in costs):
-        found.append(of("trained", "of these trained", lambda c: c.trained / 1e6, True))
+        figures.append(of("trained", "of these trained", lambda c: c.trained / 1e6, True))
     if any(cost.momentum for cost in costs):
-        found.append(of("momentum", "momentum copy, not trained, M", lambda c: c.momentum / 1e6))
-    found += [
+        figures.append(of("momentum", "momentum copy, not trained, M", lambda c: c.momentum / 1e6))
+    figures += [
         of("inference_parameters", "parameters at inference, M", _inference_parameters),
         of("forward_flops", "GFLOPs an image, training, forward", lambda c: c.forward_flops / 1e9),
         of("step_flops", "GFLOPs an image, forward and backward", lambda c: c.step_flops / 1e9),
         of("inference_flops", "GFLOPs an image, inference", lambda c: c.inference_flops / 1e9),
     ]
-    return found + (_measured(measured) if measured else [])
+    return figures + (_measured(measured) if measured else [])
+
+
+def cost_table(
+    names: Sequence[str],
+    costs: Sequence[Cost],
+    measured: Sequence[StepCost] = (),
+    more: Mapping[str, Sequence[str]] | None = None,
+) -> Table:
+    """Return all figures, a column for each configuration, with ratios to the first.
+
+    Args:
+        names: Names of the configurations.
+        costs: Their costs by count.
+        measured: Their costs by measurement.
+        more: Rows to add below, by label: a text for each configuration.
+    """
+    pair = len(names) == 2
+    lines: list[list[str | Cell]] = []
+    for row in rows(costs, measured):
+        label = f"\u2003{row.label}" if row.part else row.label
+        first, *others = row.values
+        if pair:
+            numbers: list[str | Cell] = [*map(spelled, row.values), spelled(row.ratio, ".3f")]
+        else:
+            ratios = [f"×{v / first:.3f}" if v and first else "" for v in others]
+            cells = [Cell(spelled(v), r) for v, r in zip(others, ratios, strict=True)]
+            numbers = [spelled(first), *cells]
+        lines.append([label, *numbers])
+    for label, texts in (more or {}).items():
+        lines.append([label, *texts, *([""] if pair else [])])
+    caption = f"×: ratio to {names[0]}." if len(names) > 2 else ""
+    return Table(["", *names, *(["ratio"] if pair else [])], lines, caption)
 
 
 def _inference_parameters(cost: Cost) -> float:

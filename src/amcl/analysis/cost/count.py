@@ -113,12 +113,12 @@ def image_size_of(config: Config) -> int:
 
 def _parameters(method: Method) -> dict[str, int]:
     """Parameters by part, trained or not; parts without any are left out."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name, parameter in method.named_parameters():
         first = name.partition(".")[0]
         part = _PARTS.get(first, first)
-        found[part] = found.get(part, 0) + parameter.numel()
-    return found
+        counts[part] = counts.get(part, 0) + parameter.numel()
+    return counts
 
 
 def _loss(method: Method, images: int, size: int) -> torch.Tensor:

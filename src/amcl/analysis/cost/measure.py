@@ -67,8 +67,8 @@ def measure_step(
     `images`: how many there are to draw from, at least a batch; None: a batch. Weights are random,
     and a process has one device.
     """
-    (found,) = measure_in_turns([config], steps, images=images, image_size=image_size)
-    return found
+    (cost,) = measure_in_turns([config], steps, images=images, image_size=image_size)
+    return cost
 
 
 def measure_in_turns(
@@ -96,10 +96,10 @@ def measure_in_turns(
             StepCost(
                 device=device,
                 batch_size=job.config.run.batch_size,
-                seconds=own,
+                seconds=times,
                 peak_memory=trainer.ask("memory"),
             )
-            for job, (trainer, device), own in zip(
+            for job, (trainer, device), times in zip(
                 jobs, trainers, zip(*seconds, strict=True), strict=True
             )
         ]
@@ -150,16 +150,16 @@ class _Trainer:
     def answer(self) -> Any:
         """What it says next; its errors are raised here."""
         try:
-            said = self._line.recv()
+            answer = self._line.recv()
         except (EOFError, OSError):
             self._process.join()
             raise RunError(
                 f"the process that took the steps ended with code {self._process.exitcode}, "
                 "perhaps for want of memory: use a smaller --batch-size."
             ) from None
-        if isinstance(said, Exception):
-            raise said
-        return said
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def close(self) -> None:
         """End it, whatever it does."""
@@ -217,8 +217,8 @@ class _Steps:
 
 def _random_images(config: Config, image_size: int, images: int) -> DataSet:
     side = config.data.canvas or image_size
-    shape, chance = (images, 3, side, side), generator("cost", "images")
-    pixels = torch.randint(256, shape, dtype=torch.uint8, generator=chance)
+    shape, random = (images, 3, side, side), generator("cost", "images")
+    pixels = torch.randint(256, shape, dtype=torch.uint8, generator=random)
     return DataSet(
         name="random",
         train=MemoryImages(pixels),

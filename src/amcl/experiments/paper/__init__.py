@@ -1,9 +1,7 @@
 """The paper's tables and figures as entries."""
 
-from amcl.experiments.entries import Entry
-from amcl.experiments.paper.figures import FIGURES
-from amcl.experiments.paper.tables import TABLES
+from amcl.experiments.paper import tables  # isort: skip
+from amcl.experiments.paper import figures
+from amcl.experiments.paper.registry import ENTRIES, Entry
 
-ENTRIES: dict[str, Entry] = {entry.name: entry for entry in (*TABLES, *FIGURES)}
-
-__all__ = ["ENTRIES"]
+__all__ = ["ENTRIES", "Entry", "figures", "tables"]

@@ -1,11 +1,10 @@
 """The paper's tables."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from amcl.experiments.analyses import ANALYSES
-from amcl.experiments.analyses.temperatures import temperatures
-from amcl.experiments.analyses.training import few_label_part
+from amcl.experiments.analyses.labels import by_labels
+from amcl.experiments.analyses.registry import ANALYSES
+from amcl.experiments.analyses.temperatures import with_scheme
 from amcl.experiments.cases import (
     BASELINE,
     FINETUNED,
@@ -19,8 +18,9 @@ from amcl.experiments.cases import (
     Part,
     sides,
 )
-from amcl.experiments.entries import Entry
+from amcl.experiments.costs import cost_topic
 from amcl.experiments.paper.numbers import TABLE_3, TABLE_4, TABLE_5, TABLE_6
+from amcl.experiments.paper.registry import ENTRIES, Counted, Entry, analyze, elsewhere, entry
 from amcl.experiments.scales import Scale
 from amcl.methods import settings_class
 from amcl.recipes import recipe, with_amcl
@@ -40,27 +40,31 @@ _LOSSES = {
 }
 
 
-def elsewhere(part: Part, sets: Sequence[str], own: Sequence[str]) -> Part:
-    """The part, with a word where the paper's numbers are of another set than the runs."""
-    if all(name in own for name in sets):
-        return part
-    told = f"The paper's numbers are of {', '.join(own)}; the runs here are on {', '.join(sets)}."
-    return replace(part, notes=(*part.notes, told))
-
-
 def _config(scale: Scale, data: str, method: str) -> Config:
-    """A method as published, with the epochs that the paper has for the set."""
+    """Return a method as published, with the epochs that the paper has for the set."""
     config = scale.config(data, method)
     if scale.own_data and data in _EPOCHS:
         return with_values(config, {"epochs": _EPOCHS[data]})
     return config
 
 
-def _table_of_losses(scale: Scale, sets: tuple[str, ...], amcl: bool) -> list[Part]:
-    """Every loss, trained: the first and the last epoch, and what was learned."""
+@entry("table-1", "the standard losses of six methods", "cifar10")
+def standard_losses(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+    """Return every loss as published, trained."""
+    return [_losses(scale, sets[0], amcl=False)]
+
+
+@entry("table-2", "the same losses with AMCL", "cifar10")
+def losses_with_amcl(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+    """Return every loss with AMCL, trained."""
+    return [_losses(scale, sets[0], amcl=True)]
+
+
+def _losses(scale: Scale, data: str, amcl: bool) -> Part:
+    """Return the first and the last loss of every method, and an accuracy."""
     cases = []
     for method in ALL:
-        config = _config(scale, sets[0], method)
+        config = _config(scale, data, method)
         name, *equations = _LOSSES[method]
         labels = {"method": settings_class(method).title, "loss": f"{name} (Eq. {equations[amcl]})"}
         cases += [
@@ -71,64 +75,63 @@ def _table_of_losses(scale: Scale, sets: tuple[str, ...], amcl: bool) -> list[Pa
             )
             for metric in (FIRST_LOSS, LOSS, KNN)
         ]
-    return [
-        Part(
-            name="losses",
-            title="The losses with AMCL, trained" if amcl else "The standard losses, trained",
-            told="The paper prints equations here. Each is a loss of this library, held to its "
-            "literal form by the tests (docs/equations.md); here each of them trains.",
-            cases=tuple(cases),
-            columns="number",
-            x="method",
-            panels="number",
-            ordered=False,
+    return Part(
+        name="losses",
+        title="The losses with AMCL, trained" if amcl else "The standard losses, trained",
+        how_to_read="The paper has equations here. Each is a loss of this library, held to its "
+        "literal form by the tests (docs/equations.md); here each of them trains.",
+        cases=tuple(cases),
+        columns="number",
+        x="method",
+        panels="number",
+        ordered=False,
+    )
+
+
+@entry("table-3", "six methods with and without AMCL on four sets", *_EPOCHS)
+def methods(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+    """Return all methods on all sets, by kNN and by a linear probe."""
+    return [_methods_by(metric, scale, sets) for metric in (KNN, LINEAR)]
+
+
+def _methods_by(metric: Metric, scale: Scale, sets: tuple[str, ...]) -> Part:
+    cases = [
+        Case(
+            labels={"data": data, SIDE: side, "method": settings_class(method).title},
+            config=c,
+            metric=metric,
         )
+        for data in sets
+        for method in (RESNETS if scale.own_data and data.startswith("cifar") else ALL)
+        for side, c in sides(_config(scale, data, method)).items()
     ]
-
-
-def _table_3(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """All methods on all sets, by kNN and by a linear probe."""
-    return [_methods_and_sets(scale, sets, metric) for metric in (KNN, LINEAR)]
-
-
-def _methods_and_sets(scale: Scale, sets: tuple[str, ...], metric: Metric) -> Part:
-    cases = []
-    for data in sets:
-        small = scale.own_data and data.startswith("cifar")
-        for method in RESNETS if small else ALL:
-            config = _config(scale, data, method)
-            cases += [
-                Case(
-                    labels={"data": data, SIDE: side, "method": settings_class(method).title},
-                    config=own,
-                    metric=metric,
-                )
-                for side, own in sides(config).items()
-            ]
     part = Part(
         name="knn" if metric is KNN else "linear",
         title=f"Methods with and without AMCL: {metric.name}",
-        told="The paper says kNN for small sets in its text and linear probing in its captions: "
-        "here are both, beside the same numbers.",
+        how_to_read="The paper says kNN for small sets in its text and linear probing in its "
+        "captions: here are both, beside the same numbers.",
         cases=tuple(cases),
-        columns="method",
         x="method",
-        series=SIDE,
         panels="data" if len(sets) > 1 else None,
         ordered=False,
         compared=SIDE,
     )
-    known = dict(TABLE_3)
-    for data in sets:  # a set that the paper does not have stands beside CIFAR-10
-        if data not in _EPOCHS:
-            known |= {(data, *k[1:]): v for k, v in TABLE_3.items() if k[0] == "cifar10"}
-    other = [data for data in sets if data not in _EPOCHS]
-    told = f"{', '.join(other)} is none of the paper's sets: beside it stand those of CIFAR-10."
-    return replace(part.with_paper(known), notes=(told,) if other else ())
+    numbers = dict(TABLE_3)
+    others = [data for data in sets if data not in _EPOCHS]
+    for data in others:  # a set that the paper does not have stands beside CIFAR-10
+        numbers |= {(data, *k[1:]): v for k, v in TABLE_3.items() if k[0] == "cifar10"}
+    part = part.with_paper(numbers)
+    if not others:
+        return part
+    names = ", ".join(others)
+    return part.with_note(
+        f"{names} is none of the paper's sets: beside it stand those of CIFAR-10."
+    )
 
 
-def _table_4(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """Vision transformers, fine-tuned."""
+@entry("table-4", "vision transformers on ImageNet, fine-tuned", "imagenet")
+def vision_transformers(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+    """Return vision transformers, fine-tuned."""
     cases = []
     for backbone in ("ViT-B", "ViT-L") if scale.own_data else ("ViT-B",):
         for method in ("mae", "mocov3", "lgp"):
@@ -138,7 +141,7 @@ def _table_4(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
                 config = with_values(recipe(f"imagenet-{method}{large}"), {"data": sets[0]})
                 long = {"mae_epochs": 1600} if method == "lgp" else {"epochs": 1600}
                 config = with_values(config, long)
-            both = {BASELINE: config} if method == "mae" else sides(config)
+            configs = {BASELINE: config} if method == "mae" else sides(config)
             cases += [
                 Case(
                     labels={
@@ -146,117 +149,77 @@ def _table_4(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
                         "method": settings_class(method).title,
                         SIDE: side,
                     },
-                    config=own,
+                    config=config,
                     metric=FINETUNED,
                 )
-                for side, own in both.items()
+                for side, config in configs.items()
             ]
+    note = "ViT-B is here timm's smallest vision transformer."
+    if scale.own_data:
+        note = "The paper says 1,600 epochs for all; LGP has them in its first stage, MAE, and 300 "
+        note += "in its second, as published."
     part = Part(
         name="finetuned",
         title="Vision transformers after fine-tuning",
-        told="All weights are trained on the labels. MAE has no heads, and so no AMCL form.",
+        how_to_read="All weights are trained on the labels. MAE has no heads, and so no AMCL form.",
         cases=tuple(cases),
-        columns="method",
         x="method",
-        series=SIDE,
         panels="backbone",
         ordered=False,
         compared=SIDE,
+        notes=(note,),
     )
-    told = "ViT-B is here timm's smallest vision transformer."
-    if scale.own_data:
-        told = "The paper says 1,600 epochs for all; LGP has them in its first stage, MAE, and 300 "
-        told += "in its second, as published."
-    part = replace(part, notes=(told,))
     return [elsewhere(part.with_paper(TABLE_4), sets, ("imagenet",))]
 
 
-def _table_5(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """SimCLR with few labels, by temperature."""
+@entry("table-5", "temperature schemes with few labels", "stl10")
+def schemes(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+    """Return SimCLR with few labels, by temperature scheme."""
     base = scale.config(sets[0], "simclr")
-    [schemes] = temperatures(base, ("uncertainty", "scheduled"), KNN)
-    tau, ts = (case.config for case in schemes.cases[1:])
-    configs = {**sides(base), "TaU": tau, "TS": ts}
-    chosen = ANALYSES["labels"]
-    part = few_label_part(configs, chosen.few if scale.few else chosen.values)
-    told = "The baseline has one head; AMCL, TaU and TS have three."
-    part = replace(part, name="temperatures", title="Temperatures, by labels", notes=(told,))
+    configs = sides(base)
+    configs |= {"TaU": with_scheme(base, "uncertainty"), "TS": with_scheme(base, "scheduled")}
+    counts = ANALYSES["labels"]
+    part = by_labels(configs, counts.few if scale.few else counts.values)
+    part = replace(part, name="temperatures", title="Temperatures, by labels")
+    part = part.with_note("The baseline has one head; AMCL, TaU and TS have three.")
     return [elsewhere(part.with_paper(TABLE_5), sets, ("stl10",))]
 
 
-def _table_6(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """One kind of augmentation after the other, four methods."""
-    chosen = ANALYSES["augmentations"]
+@entry("table-6", "kinds of augmentation: gains that grow with them", "cifar100")
+def augmentations(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+    """Return one kind of augmentation after the other, for four methods."""
     cases = []
     for method in RESNETS:
-        base = _config(scale, sets[0], method)
-        [part] = chosen.parts(base, chosen.few if scale.few else (), LINEAR)
+        [part] = analyze(scale, "augmentations", _config(scale, sets[0], method), LINEAR)
         cases += [
             replace(case, labels={**case.labels, "method": settings_class(method).title})
             for case in part.cases
         ]
     cases.sort(key=lambda case: len(case.labels["augmentations"]))
-    part = Part(
-        name="augmentations",
-        title="Kinds of augmentation",
-        told="a crop, b blur, c gray, d color jitter, e flip. The paper's central claim: the more "
-        "kinds, the more AMCL gains.",
+    part = replace(
+        part,
+        how_to_read="a crop, b blur, c gray, d color jitter, e flip. The paper's central claim: "
+        "the more kinds, the more AMCL gains.",
         cases=tuple(cases),
         columns="method",
-        x="augmentations",
-        series=SIDE,
         panels="method",
-        compared=SIDE,
     )
     return [elsewhere(part.with_paper(TABLE_6), sets, ("cifar100",))]
 
 
-TABLES = (
-    Entry(
-        name="table-1",
-        title="the standard losses of six methods",
-        sets=("cifar10",),
-        make=lambda scale, sets: _table_of_losses(scale, sets, amcl=False),
-    ),
-    Entry(
-        name="table-2",
-        title="the same losses with AMCL",
-        sets=("cifar10",),
-        make=lambda scale, sets: _table_of_losses(scale, sets, amcl=True),
-    ),
-    Entry(
-        name="table-3",
-        title="six methods with and without AMCL on four sets",
-        sets=tuple(_EPOCHS),
-        make=_table_3,
-    ),
-    Entry(
-        name="table-4",
-        title="vision transformers on ImageNet, fine-tuned",
-        sets=("imagenet",),
-        make=_table_4,
-    ),
-    Entry(
-        name="table-5",
-        title="temperature schemes with few labels",
-        sets=("stl10",),
-        make=_table_5,
-    ),
-    Entry(
-        name="table-6",
-        title="kinds of augmentation: gains that grow with them",
-        sets=("cifar100",),
-        make=_table_6,
-    ),
-    Entry(
-        name="table-7",
-        title="detection and segmentation on COCO",
-        sets=("coco",),
-        unavailable="detection and segmentation are not in this version yet",
-    ),
-    Entry(
-        name="table-8",
-        title="parameters and FLOPs with and without AMCL",
-        shows="cost",
-    ),
+ENTRIES["table-7"] = Entry(
+    name="table-7",
+    title="detection and segmentation on COCO",
+    sets=("coco",),
+    unavailable="detection and segmentation are not in this version yet",
+)
+
+
+def _cost(scale: Scale) -> Counted:
+    data = "builtin" if scale.few else "imagenet"
+    return Counted(f"the recipes for {data}", *cost_topic(data))
+
+
+ENTRIES["table-8"] = Entry(
+    name="table-8", title="parameters and FLOPs with and without AMCL", count=_cost
 )

@@ -1,12 +1,13 @@
-"""How well a classifier tells each class, and which it confuses."""
+"""Accuracy by class, and classes that are confused."""
 
 from collections.abc import Sequence
 
 import torch
 
 from amcl.evaluation.results import Result
-from amcl.report import charts
-from amcl.report.blocks import Block, Chart, Paragraph, Table
+from amcl.report.blocks import Block, Chart, Paragraph
+from amcl.results import Table, charts
+from amcl.results.numbers import percent
 
 SHOWN = 20
 """Classes up to which all are shown, with the whole confusion matrix."""
@@ -15,16 +16,17 @@ _ROWS = 10  # classes or pairs of a table, where there are more than are shown
 
 
 def classes(results: Sequence[Result]) -> list[Block]:
-    """Accuracy by class and confusions of one classifier; nothing where no result tells them."""
-    known = [result for result in results if "per_class" in result.details]
-    if not known:
+    """Return accuracy by class and confusions of one classifier; nothing without such a result."""
+    detailed = [result for result in results if "per_class" in result.details]
+    if not detailed:
         return []
-    newest = [result for result in known if _same_images(result, known[-1])]
+    newest = [result for result in detailed if _same_images(result, detailed[-1])]
     result = min(reversed(newest), key=lambda result: _FIRST.index(result.protocol))
     top1, balanced = result.metrics["top1"], result.details["balanced_top1"]
     words = (
-        f"Class by class, {result.protocol} on {result.data}, {result.split}: accuracy {top1:.1%}, "
-        f"balanced accuracy, in which each class counts the same, {balanced:.1%}."
+        f"Class by class, {result.protocol} on {result.data}, {result.split}: accuracy "
+        f"{percent(top1)}, balanced accuracy, in which each class counts the same, "
+        f"{percent(balanced)}."
     )
     names = list(result.details["per_class"])
     if len(names) <= SHOWN and "confusion" in result.details:
@@ -62,7 +64,7 @@ def _accuracies(result: Result) -> Table:
     if len(per_class) > SHOWN:
         seen = sorted(seen, key=lambda item: (item[1]["top1"], -item[1]["images"]))[:_ROWS]
         caption = f"The {len(seen)} classes of lowest accuracy, of {len(per_class)}."
-    rows = [(name, f"{about['top1']:.1%}", f"{about['images']:,}") for name, about in seen]
+    rows = [(name, percent(about["top1"]), f"{about['images']:,}") for name, about in seen]
     return Table(("class", "accuracy", "images"), rows, caption)
 
 

@@ -1,15 +1,17 @@
-"""What the runs cost, against one head with a constant temperature."""
+"""Cost of runs, against one head with a constant temperature."""
 
 import shlex
 from collections.abc import Sequence
 from statistics import median
 
-from amcl.analysis.cost import Row, cost_of, image_size_of, rows, spelled
+from amcl.analysis.cost import cost_of, cost_table, image_size_of
 from amcl.backbones import read_safetensors
 from amcl.methods import HeadSettings
 from amcl.recipes import as_published
-from amcl.report.blocks import Block, Cell, Note, Paragraph, Section, Table
+from amcl.report.blocks import Block, Note, Paragraph, Section
 from amcl.report.runs import Run
+from amcl.results import Table
+from amcl.results.numbers import MISSING
 from amcl.training import Config, RunError, RunFolder
 
 HOW = (
@@ -21,12 +23,12 @@ HOW = (
 
 
 def cost(runs: Sequence[Run]) -> Section:
-    """Parameters and FLOPs by count, throughput from the runs' own metrics."""
+    """Return parameters and FLOPs by count, and throughput from the runs' own metrics."""
     counted = [run for run in runs if not _reason(run)]
     notes = [Note(f"{run.name}: {_reason(run)}") for run in runs if _reason(run)]
     blocks: list[Block] = list(notes)
     if counted:
-        blocks.append(_one(counted[0]) if len(runs) == 1 else _several(counted))
+        blocks.append(_table(counted))
     if len(runs) == 1 and _baseline(runs[0].config) == runs[0].config:
         blocks.append(Paragraph("This run is a baseline itself: there is nothing to compare."))
     name = shlex.quote(str(runs[0].path))
@@ -39,35 +41,20 @@ def cost(runs: Sequence[Run]) -> Section:
     return Section("Cost", blocks, HOW)
 
 
-def _one(run: Run) -> Table:
-    """The baseline, this run, and what it takes more."""
-    base = _baseline(run.config)
-    configs = [run.config] if base is None or base == run.config else [base, run.config]
-    found = rows([cost_of(config, _size(run)) for config in configs])
-    header = ("", "baseline", "this run", "ratio") if len(configs) > 1 else ("", "this run")
-    lines: list[tuple[str | Cell, ...]] = []
-    for row in found:
-        ratio = [] if len(configs) == 1 else [spelled(row.ratio, ".3f")]
-        lines.append((_label(row), *(spelled(value) for value in row.values), *ratio))
-    for label, value in _pace(run):
-        empty = [""] if len(configs) > 1 else []
-        lines.append((label, *empty, value, *empty))
-    return Table(header, lines)
-
-
-def _several(runs: Sequence[Run]) -> Table:
-    """A column a run, each but the first with its ratio to the first."""
-    found = rows([cost_of(run.config, _size(run)) for run in runs])
-    lines: list[tuple[str | Cell, ...]] = []
-    for row in found:
-        first, *others = row.values
-        cells = [Cell(spelled(value), _ratio(value, first)) for value in others]
-        lines.append((_label(row), spelled(first), *cells))
+def _table(runs: Sequence[Run]) -> Table:
+    """Return the runs side by side; one run beside its baseline."""
+    names = [run.name for run in runs]
+    costs = [cost_of(run.config, _size(run)) for run in runs]
     paces = [dict(_pace(run)) for run in runs]
-    for label in dict.fromkeys(label for pace in paces for label in pace):
-        lines.append((label, *(pace.get(label, "–") for pace in paces)))
-    caption = f"×: how many times as much as {runs[0].name}."
-    return Table(("", *(run.name for run in runs)), lines, caption)
+    if len(runs) == 1:
+        names, base = ["this run"], _baseline(runs[0].config)
+        if base is not None and base != runs[0].config:
+            names.insert(0, "baseline")
+            costs.insert(0, cost_of(base, _size(runs[0])))
+            paces.insert(0, {})
+    labels = dict.fromkeys(label for pace in paces for label in pace)
+    more = {label: [pace.get(label, MISSING) for pace in paces] for label in labels}
+    return cost_table(names, costs, more=more)
 
 
 def _pace(run: Run) -> list[tuple[str, str]]:
@@ -104,11 +91,3 @@ def _reason(run: Run) -> str:
     except (RunError, ValueError, OSError) as error:
         return f"parameters and FLOPs are missing: {error}"
     return ""
-
-
-def _label(row: Row) -> str:
-    return f"\u2003{row.label}" if row.part else row.label
-
-
-def _ratio(value: float | None, first: float | None) -> str:
-    return f"×{value / first:.3f}" if value and first else ""

@@ -105,9 +105,9 @@ def _class(sample: PairSample, index: int) -> str:
 
 
 def _nearest(sample: PairSample, narrow: bool) -> list[Block]:
-    asked, found = neighbors(sample.h, 6 if narrow else 10, 4 if narrow else _NEAREST)
+    queries, rows = neighbors(sample.h, 6 if narrow else 10, 4 if narrow else _NEAREST)
     items = []
-    for query, row in zip(asked.tolist(), found.tolist(), strict=True):
+    for query, row in zip(queries.tolist(), rows.tolist(), strict=True):
         good: list[bool | None] = []
         if sample.labels is not None:
             good = [None, *(bool(sample.labels[i] == sample.labels[query]) for i in row)]

@@ -1,4 +1,4 @@
-"""What each head attends to."""
+"""Agreement and retrieval of heads."""
 
 from collections.abc import Sequence
 
@@ -6,8 +6,9 @@ import torch
 
 from amcl.analysis import PairSample, agreement, retrieval
 from amcl.report.blocks import Block, Chart, Paragraph, Section
-from amcl.report.charts import matrix
 from amcl.report.runs import Run, beside, in_rows, joined
+from amcl.results.charts import matrix
+from amcl.results.numbers import percent
 
 HOW = (
     "Several heads are worth their cost if they see different things. Heads that agree in "
@@ -18,7 +19,7 @@ HOW = (
 
 
 def heads(runs: Sequence[Run]) -> Section:
-    """Agreement between heads, and what each of them finds."""
+    """Return agreement between heads, and what each of them retrieves."""
     seen = [run for run in runs if run.sample is not None]
     labeled = any(run.sample.labels is not None for run in seen if run.sample is not None)
     header = ("by", "own image first", *(("nearest other of its class",) if labeled else ()))
@@ -41,21 +42,21 @@ def _of_run(run: Run, stacked: bool) -> list[Block]:
 
 
 def _agreement(sample: PairSample) -> list[Chart]:
-    found = agreement(sample)
+    heads = agreement(sample)
     names = [f"head {c}" for c in range(1, sample.num_heads + 1)]
-    told = {
+    shown = {
         "Correlation": (
-            found.correlation,
+            heads.correlation,
             "Correlation of the similarities that two heads give to negative pairs.",
         ),
         "Overlap of neighbors": (
-            found.neighbors,
+            heads.neighbors,
             "Images among the 10 most similar in both heads, as a share of those in either.",
         ),
     }
     return [
         Chart(matrix(values, names), f"{name} between heads: {_spelled(values)}", caption)
-        for name, (values, caption) in told.items()
+        for name, (values, caption) in shown.items()
     ]
 
 
@@ -69,25 +70,21 @@ def _found(run: Run, labeled: bool) -> list[tuple[str, ...]]:
     if run.sample is None:
         return []
     return [
-        (row.name, f"{row.own:.1%}", *([_share(row.same_class)] if labeled else []))
+        (row.name, percent(row.own_image), *([percent(row.same_class)] if labeled else []))
         for row in retrieval(run.sample)
     ]
 
 
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
-
-
 def _caption(runs: Sequence[Run]) -> str:
     """What chance would find, as far as it is the same for all runs."""
-    told = dict.fromkeys(_chance(run.sample) for run in runs if run.sample is not None)
-    return " ".join(told)
+    sentences = dict.fromkeys(_chance(run.sample) for run in runs if run.sample is not None)
+    return " ".join(sentences)
 
 
 def _chance(sample: PairSample) -> str:
     if sample.labels is None:
         none = "There are no labels in use, and so no classes to find."
-        return f"By chance, in {len(sample)} images: {1 / len(sample):.1%}. {none}"
+        return f"By chance, in {len(sample)} images: {percent(1 / len(sample))}. {none}"
     shares = sample.labels.bincount() / len(sample)
-    by_class = f"{shares.square().sum().item():.1%}"
-    return f"By chance, in {len(sample)} images: {1 / len(sample):.1%} and {by_class}."
+    by_class = percent(shares.square().sum().item())
+    return f"By chance, in {len(sample)} images: {percent(1 / len(sample))} and {by_class}."

@@ -1,4 +1,4 @@
-"""What evaluations have found."""
+"""Results of evaluations."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,15 +7,16 @@ from amcl.evaluation.results import Result, how, spelled
 from amcl.report.blocks import Paragraph, Section
 from amcl.report.runs import Run, beside, joined
 from amcl.report.sections.classes import classes
+from amcl.results.read import newest
 
 HOW = (
-    "The last word on a backbone: what others can do with its features. Numbers of different data "
+    "The last word on a backbone: the tasks that its features serve. Numbers of different data "
     "or settings are not to be compared; `amcl compare` puts those side by side that are."
 )
 
 
 def results(runs: Sequence[Run]) -> Section:
-    """A table of all results, and how to get those that are missing."""
+    """Return a table of all results, and the commands for those that are missing."""
     table = joined(runs, ("protocol", "data", "found", "how"), _rows, left=4)
     without = [run for run in runs if not run.results]
     commands = [f"`amcl evaluate {shlex.quote(str(run.path))}`" for run in without]
@@ -25,22 +26,16 @@ def results(runs: Sequence[Run]) -> Section:
 
 
 def _current(results: Sequence[Result]) -> list[Result]:
-    """Those of the weights that were judged last, of a run's own model."""
-    own = [result for result in results if not result.checkpoint]
-    return [result for result in own if not _is_old(result, own)]
+    """Results of the newest weights of the run's own model."""
+    return [result for result in newest(results) if not result.checkpoint]
 
 
 def _rows(run: Run) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
+    current = newest(run.results)
     for result in run.results:
-        old = " (older weights)" if _is_old(result, run.results) else ""
-        found = ", ".join(f"{name} {spelled(result, name)}" for name in result.metrics)
-        on, told = f"{result.data}, {result.split}", how(result).replace("\n", "; ")
-        rows.append((result.protocol + old, on, found, told))
+        old = "" if result in current else " (older weights)"
+        numbers = ", ".join(f"{name} {spelled(result, name)}" for name in result.metrics)
+        where = f"{result.data}, {result.split}"
+        rows.append((result.protocol + old, where, numbers, how(result).replace("\n", "; ")))
     return rows
-
-
-def _is_old(result: Result, others: Sequence[Result]) -> bool:
-    """Whether the same model has been judged again since, with other weights."""
-    same = [other for other in others if other.checkpoint == result.checkpoint]
-    return result.model.get("sha256") != same[-1].model.get("sha256")

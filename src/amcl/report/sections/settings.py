@@ -2,11 +2,15 @@
 
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from amcl.report.blocks import Block, Code, Section, Table
+from amcl.report.blocks import Block, Code, Section
 from amcl.report.runs import Run, beside
+from amcl.results import Table
+from amcl.results.names import differing
+from amcl.results.numbers import MISSING
+from amcl.results.read import flat
 
 HOW = (
     "With these settings the run can be made again: `amcl pretrain --config config.toml --out NEW`."
@@ -14,7 +18,7 @@ HOW = (
 
 
 def settings(runs: Sequence[Run]) -> Section:
-    """What differs between runs, then each config.toml and where it ran."""
+    """Return the settings that differ, then each config.toml and where it ran."""
     blocks: list[Block] = []
     if len(runs) > 1:
         blocks.append(_differences(runs))
@@ -28,12 +32,10 @@ def _of_run(run: Run) -> list[Block]:
 
 
 def _differences(runs: Sequence[Run]) -> Table:
-    flat = [_flat(tomllib.loads(run.config.to_toml())) for run in runs]
-    names = dict.fromkeys(name for one in flat for name in one)
+    tables = [flat(tomllib.loads(run.config.to_toml())) for run in runs]
     rows = [
-        (name, *(one.get(name, "–") for one in flat))
-        for name in names
-        if len({one.get(name, "–") for one in flat}) > 1
+        (name, *(_spelled(table[name]) if name in table else MISSING for table in tables))
+        for name in differing(tables)
     ]
     if not rows:
         rows = [("none", *("" for _ in runs))]
@@ -41,12 +43,5 @@ def _differences(runs: Sequence[Run]) -> Table:
     return Table(header, rows, "All other settings are the same in all runs.")
 
 
-def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """{"run.seed": "0", …}."""
-    found: dict[str, str] = {}
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{name}.")
-        else:
-            found[before + name] = json.dumps(value, ensure_ascii=False).strip('"')
-    return found
+def _spelled(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False).strip('"')

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from amcl.analysis import PairSample, PairSeparation, backbone_similarity, scaled, separation_of
+from amcl.analysis import PairSample
 from amcl.report.blocks import Block, Chart, Paragraph, Section
-from amcl.report.charts import two_histograms
 from amcl.report.runs import Run, beside, in_rows, joined
+from amcl.results.charts import two_histograms
 
 HOW = (
     "Each image is shown to the network in two random views. Two views of one image are a positive "
@@ -15,13 +15,14 @@ HOW = (
 )
 COLUMNS = (
     "Overlap is what both histograms share: 0 if they are apart, 1 if they are the same. AUROC is "
-    "the probability that a positive pair is more alike than a negative one: 0.5 is chance. Views "
-    "are drawn as in training; `amcl evaluate` draws views of its own, and so finds other numbers."
+    "the probability that a positive pair is more alike than a negative one: 0.5 is chance. "
+    "`amcl evaluate` measures the backbone in the same way, on other images and views: numbers of "
+    "both differ by that."
 )
 
 
 def similarity(runs: Sequence[Run]) -> Section:
-    """Histograms after the heads and after the backbone, with their numbers."""
+    """Return histograms after the heads and after the backbone, with their numbers."""
     seen = [run for run in runs if run.sample is not None]
     header = ("after", "positive, mean", "negative, mean", "overlap", "AUROC")
     blocks = [
@@ -32,20 +33,13 @@ def similarity(runs: Sequence[Run]) -> Section:
     return Section("Similarity of pairs", [*blocks, *map(Paragraph, notes)], HOW)
 
 
-def separations(run: Run) -> dict[str, PairSeparation]:
-    """By where the similarity is taken: the heads, where there are some, and the backbone."""
-    sample = _sample(run)
-    found = {"heads": separation_of(scaled(sample))} if sample.num_heads else {}
-    return found | {"backbone": separation_of(backbone_similarity(sample))}
-
-
 def _histograms(run: Run, stacked: bool) -> list[Block]:
     charts = []
-    for where, found in separations(run).items():
+    for where, separation in run.separations.items():
         divided = where == "heads" and _sample(run).tau is not None
         axis = "s/τ, mean over heads" if divided else "cosine similarity"
-        figure = two_histograms(found.edges, found.positive_shares, found.negative_shares, axis)
-        numbers = f"overlap {found.overlap:.3f}, AUROC {found.auroc:.4f}"
+        figure = two_histograms(separation.histograms, axis)
+        numbers = f"overlap {separation.overlap:.3f}, AUROC {separation.auroc:.4f}"
         charts.append(
             Chart(
                 figure,
@@ -60,10 +54,12 @@ def _rows(run: Run) -> list[tuple[str, ...]]:
     return [
         (
             where,
-            *(f"{value:.3f}" for value in (s.positive, s.negative, s.overlap)),
+            f"{s.positive_similarity:.3f}",
+            f"{s.negative_similarity:.3f}",
+            f"{s.overlap:.3f}",
             f"{s.auroc:.4f}",
         )
-        for where, s in separations(run).items()
+        for where, s in run.separations.items()
     ]
 
 

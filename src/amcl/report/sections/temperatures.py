@@ -1,15 +1,15 @@
-"""Temperatures: how they are spread, and how they came to be so."""
+"""Temperatures: their distribution, and their course in training."""
 
 from collections.abc import Sequence
 from typing import get_args
 
 from amcl.analysis import PairSample, negatives, positives
-from amcl.analysis import temperatures as statistics
 from amcl.methods import HeadSettings
 from amcl.methods.heads import ADAPTIVE
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
-from amcl.report.charts import Line, curves, outlines
 from amcl.report.runs import Run, beside, in_rows, joined
+from amcl.results.charts import Line, curves, outlines
+from amcl.results.numbers import percent
 from amcl.temperature.base import Sign
 
 HOW = (
@@ -30,7 +30,7 @@ _MANY = 250_000
 
 
 def temperatures(runs: Sequence[Run]) -> Section:
-    """Distribution by head and sign, shares at the bounds, variances, and the course."""
+    """Return the distribution by head and sign, shares at the bounds, variances, and the course."""
     several = len(runs) > 1
     header = ("head", "pairs", "mean", "std", "5%", "median", "95%", "at lower", "at upper")
     blocks = [
@@ -59,13 +59,13 @@ def _spread(run: Run, several: bool) -> list[Block]:
 
 
 def _distributions(run: Run, sample: PairSample) -> list[Chart]:
-    found, tau = statistics(sample), sample.tau if sample.tau is not None else sample.channel_tau
-    if tau is None:
+    tau = sample.tau if sample.tau is not None else sample.channel_tau
+    if tau is None or run.temperatures is None:
         raise RuntimeError("a method with heads has temperatures")
     charts = []
     of = "channels" if sample.tau is None else "images"
     for sign in _signs(run):
-        rows = found.of(sign)
+        rows = run.temperatures.of(sign)
         if max(row.std for row in rows) < 1e-6:
             continue
         values = positives(tau) if sign == "positive" else negatives(tau)
@@ -85,27 +85,25 @@ def _distributions(run: Run, sample: PairSample) -> list[Chart]:
 
 
 def _rows(run: Run) -> list[tuple[str, ...]]:
-    if run.sample is None or not run.heads:
-        return []
     lines = []
-    for row in statistics(run.sample).heads:
+    for row in run.temperatures.heads if run.temperatures is not None else ():
         if row.sign in _signs(run):
             _, low, _, middle, _, high, _ = row.quantiles
             numbers = [f"{value:.3f}" for value in (row.mean, row.std, low, middle, high)]
-            shares = [_share(row.at_lower), _share(row.at_upper)]
+            shares = [percent(row.at_lower), percent(row.at_upper)]
             lines.append((str(row.head), row.sign, *numbers, *shares))
     return lines
 
 
 def _variances(run: Run) -> list[tuple[str, ...]]:
     """How far heads differ about a pair, beside how far pairs differ in a head."""
-    if run.sample is None or run.sample.num_heads < 2:
+    tau = run.temperatures
+    if tau is None or run.heads < 2:
         return []
-    found = statistics(run.sample)
-    between = {"positive": found.between_positive, "negative": found.between_negative}
+    between = {"positive": tau.between_positive, "negative": tau.between_negative}
     lines: list[tuple[str, ...]] = []
     for sign in _signs(run):
-        of_heads = found.of(sign)
+        of_heads = tau.of(sign)
         within = sum(row.std**2 for row in of_heads) / len(of_heads)
         lines.append((f"{sign} pairs", f"{between[sign]:.2g}", f"{within:.2g}"))
     return lines
@@ -138,10 +136,10 @@ def _bounds_reached(run: Run) -> list[Block]:
     lines: list[Line] = []
     for sign in _signs(run):
         for side in ("lower", "upper"):
-            found = [_by_epoch(run, f"at_{side}_{sign}/head{c}") for c in _heads(run, sign)]
+            by_head = [_by_epoch(run, f"at_{side}_{sign}/head{c}") for c in _heads(run, sign)]
             points = [
                 (points[0][0], 100 * max(share for _, share in points))
-                for points in zip(*found, strict=True)
+                for points in zip(*by_head, strict=True)
             ]
             if points:
                 lines.append(Line(f"{_SIGNS[sign]} at the {side} bound", points, len(lines)))
@@ -152,13 +150,13 @@ def _bounds_reached(run: Run) -> list[Block]:
         share = f"more than {most:.1g}% of the" if most > 0 else "any"
         return [Paragraph(f"In no epoch, at its end, did {share} temperatures lie at a bound.")]
     drawn = curves(lines, "epoch", "share at a bound (%)")
-    alt = f"Shares of temperatures at the bounds by epoch; the greatest is {most:.0f} %"
+    alt = f"Shares of temperatures at the bounds by epoch; the greatest is {most:.0f}%"
     return [Chart(drawn, alt, "Of the head with the greatest share.")]
 
 
 def _heads(run: Run, sign: Sign) -> list[int]:
-    known = {name for row in run.of("epoch") for name in row}
-    return [c for c in range(1, run.heads + 1) if f"tau_{sign}/head{c}" in known]
+    names = {name for row in run.of("epoch") for name in row}
+    return [c for c in range(1, run.heads + 1) if f"tau_{sign}/head{c}" in names]
 
 
 def _by_epoch(run: Run, name: str) -> list[tuple[float, float]]:
@@ -168,7 +166,3 @@ def _by_epoch(run: Run, name: str) -> list[tuple[float, float]]:
 def _signs(run: Run) -> tuple[Sign, ...]:
     """Signs of pairs that the loss knows."""
     return ("positive",) if run.config.method.name == "simsiam" else get_args(Sign)
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"

@@ -1,4 +1,4 @@
-"""How the training went: loss and probes."""
+"""The course of training: loss and probes."""
 
 import math
 import shlex
@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
-from amcl.report.charts import Line, curves
 from amcl.report.runs import Run, in_rows
+from amcl.results.charts import Line, curves
+from amcl.results.numbers import plural
 from amcl.training import RunFolder
 
 HOW = (
@@ -25,7 +26,7 @@ _PROBES = {
 
 
 def training(runs: Sequence[Run]) -> Section:
-    """Curves of loss and probes, a line for each run, and what has to be said of the runs."""
+    """Return curves of loss and probes, a line for each run, and notes on the runs."""
     blocks: list[Block] = [note for run in runs for note in _notes(run)]
     charts = _losses(runs)
     for name, (label, scale) in _PROBES.items():
@@ -73,15 +74,13 @@ def _notes(run: Run) -> list[Block]:
     if not run.rows:
         notes.append(Note(f"{run.name} has no metrics yet, and so no curves."))
     if not run.ended:
-        total, resume = (
-            run.config.run.epochs,
-            f"amcl pretrain --resume {shlex.quote(str(run.path))}",
-        )
+        total = run.config.run.epochs
+        resume = f"amcl pretrain --resume {shlex.quote(str(run.path))}"
         shown = "" if run.sample is None else ", and what is shown is its newest checkpoint"
         notes.append(
             Note(
-                f"{run.name} has not ended: {run.epochs} of {total} epochs are done{shown}. Go on "
-                f"with it: `{resume}`"
+                f"{run.name} has not ended: {run.epochs} of {total} epochs are done{shown}. Resume "
+                f"it: `{resume}`"
             )
         )
     if run.sample is None:
@@ -95,8 +94,7 @@ def _notes(run: Run) -> list[Block]:
         (path, reason), count = run.sample.unreadable[0], len(run.sample.unreadable)
         notes.append(
             Note(
-                f"{run.name}: {count} image{'s' * (count > 1)} could not be read, such as {path}: "
-                f"{reason}"
+                f"{run.name}: {plural(count, 'image')} could not be read, such as {path}: {reason}"
             )
         )
     if any(_not_finite(row) for row in run.rows):

@@ -8,10 +8,9 @@ import torch
 
 from amcl import recipes
 from amcl.analysis import PairSample, PairSettings, sample_of_run
-from amcl.experiments import pool as module
+from amcl.experiments import runs as module
 from amcl.experiments.cases import FIRST_LOSS, KNN, LOSS, Case, Part, of_pairs
-from amcl.experiments.pairs import pair_numbers
-from amcl.experiments.pool import Pool
+from amcl.experiments.runs import RunPool, pair_metrics
 from amcl.sweep.fields import with_values
 from amcl.training import HardwareSettings, read_metrics
 
@@ -43,7 +42,7 @@ def test_a_runs_pairs_in_numbers():
     tau = torch.full((2, 3, 3), 0.5)
     tau[0].fill_diagonal_(0.1)
     tau[1, 0, 0], tau[1, 1, 1], tau[1, 2, 2] = 0.2, 0.3, 0.7
-    found = pair_numbers(made_up(tau, h1=torch.eye(3)[[1, 0, 2]]))
+    found = pair_metrics(made_up(tau, h1=torch.eye(3)[[1, 0, 2]]))
     own = tau.diagonal(dim1=1, dim2=2).double()
     assert found["tau_positive"] == pytest.approx(own.mean().item())
     variance = sum(((row - row.mean()) ** 2).mean().item() for row in own) / 2
@@ -60,7 +59,7 @@ def test_a_runs_pairs_in_numbers():
 
 def test_without_heads_there_are_no_temperatures():
     sample = replace(made_up(None), s=None)
-    assert set(pair_numbers(sample)) == {"overlap_backbone", "auroc_backbone"}
+    assert set(pair_metrics(sample)) == {"overlap_backbone", "auroc_backbone"}
 
 
 @pytest.fixture(scope="module")
@@ -71,26 +70,28 @@ def config():
 
 def part(config, *metrics):
     cases = tuple(Case(labels={"m": m.name}, config=config, metric=m) for m in metrics)
-    return Part(name="p", title="T", told="", cases=cases, columns="m", x="m")
+    return Part(name="p", title="T", how_to_read="", cases=cases, x="m")
 
 
 def test_numbers_are_those_of_the_run(tmp_path, config):
-    pool = Pool(path=tmp_path, base_of=lambda c: config, pairs=PairSettings(images=16))
+    pool = RunPool(path=tmp_path, base_of=lambda c: config, pairs=PairSettings(images=16))
     asked = part(config, FIRST_LOSS, LOSS, KNN, of_pairs("auroc_heads", "AUROC"))
-    findings = pool.carry_out([asked], [0], tell=lambda line: None)
-    first, last, knn, auroc = (pool.number(c, [0], findings).mean for c in asked.cases)
+    [filled], judged = pool.fill([asked], [0], tell=lambda line: None)
+    first, last, knn, auroc = (measurement.mean for measurement in filled.measurements)
+    assert judged == "validation images"
+    assert filled.measurements[2].images == 40
     run = pool.run(config, 0)
     losses = [row["loss"] for row in read_metrics(run) if row["kind"] == "epoch"]
     assert (first, last) == (losses[0], losses[1])
     [result] = [json.loads(p.read_text()) for p in (run / "evaluation").glob("knn-*.json")]
     assert knn == result["metrics"]["top1"]
-    kept = json.loads((run / "analysis" / "pairs-16-0.json").read_text())
+    kept = json.loads((run / "analysis" / "pairs-16-0-100bins.json").read_text())
     assert auroc == kept["auroc_heads"]
-    assert kept == pytest.approx(pair_numbers(sample_of_run(run, PairSettings(images=16))))
+    assert kept == pytest.approx(pair_metrics(sample_of_run(run, PairSettings(images=16))))
 
 
 def test_runs_are_told_apart_by_their_settings(config):
-    pool = Pool(path=None, base_of=lambda c: config, pairs=PairSettings())
+    pool = RunPool(path=None, base_of=lambda c: config, pairs=PairSettings())
     other = with_values(config, {"tau_lower": 0.1})
     points = pool.points([part(config, KNN), part(other, KNN), part(config, LOSS)], [0, 1])
     assert [p.name for p in points] == [
@@ -103,7 +104,7 @@ def test_runs_are_told_apart_by_their_settings(config):
 
 
 def test_two_sets_of_nearly_one_name_are_no_one_run(config):
-    pool = Pool(path=None, base_of=lambda c: c, pairs=PairSettings())
+    pool = RunPool(path=None, base_of=lambda c: c, pairs=PairSettings())
     first, second = (with_values(config, {"data": name}) for name in ("one/pets-a", "two/pets-a"))
     with pytest.raises(ValueError, match=r"two different runs would be called 'data=pets-a"):
         pool.points([part(first, KNN), part(second, KNN)], [0])
@@ -118,7 +119,7 @@ def test_pairs_are_looked_at_where_images_lie_now(tmp_path, config, monkeypatch)
 
     monkeypatch.setattr(module, "sample_of_run", look)
     hardware = HardwareSettings(accelerator="cpu")
-    pool = Pool(
+    pool = RunPool(
         path=tmp_path,
         base_of=lambda c: config,
         pairs=PairSettings(),

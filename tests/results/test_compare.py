@@ -11,9 +11,10 @@ from rich.console import Console
 from scipy import stats
 
 from amcl.cli.compare import main
-from amcl.evaluation.compare import Comparison, compare
 from amcl.evaluation.results import Result
 from amcl.methods import MoCoSettings, SimCLRSettings
+from amcl.results import Comparison, compare, read_run
+from amcl.results.read import run_names
 from amcl.training import Config
 
 AMCL = {"method": {"heads": 3, "temperature": "adaptive"}}
@@ -62,7 +63,7 @@ def two_groups(tmp_path: Path, base: dict[int, float], other: dict[int, float]) 
 def shown(found: Comparison, width: int = 200) -> str:
     console = Console(width=width, highlight=False, color_system=None)
     with console.capture() as capture:
-        console.print(found.table())
+        console.print(found.table().to_terminal(width, repeat=2))
     return capture.get()
 
 
@@ -93,7 +94,8 @@ def test_means_and_paired_differences(tmp_path):
 def test_numbers_as_people_read_them(tmp_path):
     found = compare(two_groups(tmp_path, {0: 0.909, 1: 0.915}, {0: 0.912, 1: 0.922}))
     text = shown(found)
-    assert "knn / cifar10 test top1 (10 images)  91.2 ± 0.4 % (n=2)  91.7 ± 0.7 % (n=2)" in text
+    row = "knn / cifar10 test top1 (10 images) 91.2 ± 0.4% (n=2) 91.7 ± 0.7% (n=2)"
+    assert row in " ".join(text.split())
     assert "difference, points" in text
     assert "+0.50 ± 0.28 (n=2)" in text  # of +0.3 and +0.7 points
     assert "[-2.04, +3.04]" in text
@@ -104,7 +106,7 @@ def test_numbers_as_people_read_them(tmp_path):
 def test_one_seed_is_a_number_and_no_evidence(tmp_path):
     found = compare(two_groups(tmp_path, {0: 0.909}, {0: 0.912}))
     text = shown(found)
-    assert "90.9 % [60.6, 98.5]" in text  # on 10 images
+    assert "90.9% [60.6, 98.5]" in text  # on 10 images
     assert "±" not in text
     assert "+0.3 (n=1)" in text
     assert "cannot be told apart" in text
@@ -122,7 +124,7 @@ def test_the_best_is_marked_only_where_it_is_told_apart(tmp_path):
     assert "cannot be told apart" in shown(level)
     ahead = compare(two_groups(tmp_path / "ahead", near, far))
     assert ahead.rows[0].best == 1
-    assert "61.3 ± 1.5 % (n=3) ▲" in shown(ahead)
+    assert "61.3 ± 1.5% (n=3) ▲" in shown(ahead)
     assert "cannot be told apart" not in shown(ahead)
     behind = compare(two_groups(tmp_path / "behind", far, near))
     assert behind.rows[0].best == 0
@@ -178,7 +180,7 @@ def test_what_a_group_lacks_is_a_dash(tmp_path):
     assert row.cells[0].values == (0.8, None)
     assert row.cells[1].mean is None
     assert row.differences == (None, None)
-    assert "linear / cifar10 test top1 (10 images)  80.0 % [49.0, 94.3]  –" in shown(compare(runs))
+    assert "linear / cifar10 test top1 (10 images)  80.0% [49.0, 94.3]" in shown(compare(runs))
 
 
 # Groups
@@ -197,7 +199,7 @@ def test_what_changes_nothing_learned_makes_no_group(tmp_path, section, fields):
     runs = [made(tmp_path / "a", 0.9, 1), made(tmp_path / "b", 0.8, 0, **{section: dict(fields)})]
     (group,) = compare(runs).groups
     assert group.seeds == (0, 1)
-    assert group.runs == (tmp_path / "b", tmp_path / "a")
+    assert [record.path for record in group.records] == [tmp_path / "b", tmp_path / "a"]
 
 
 @pytest.mark.parametrize(
@@ -215,21 +217,21 @@ def test_what_changes_nothing_learned_makes_no_group(tmp_path, section, fields):
 )
 def test_all_else_makes_a_group_named_by_it(tmp_path, section, fields):
     runs = [made(tmp_path / "a", 0.9, 1), made(tmp_path / "b", 0.8, 1, **{section: dict(fields)})]
-    first, second = compare(runs).groups
+    first, second = compare(runs).names
     ((key, value),) = fields.items()
     value = ",".join(map(str, value)) if isinstance(value, tuple) else value
-    assert second.name == f"simclr {key}={value}"
-    assert first.name.startswith("simclr")
-    assert first.name != second.name
+    assert second == f"simclr {key}={value}"
+    assert first.startswith("simclr")
+    assert first != second
 
 
 def test_names_tell_the_method_and_what_differs(tmp_path):
     runs = two_groups(tmp_path, {0: 0.9, 1: 0.9}, {0: 0.9})
-    names = [group.name for group in compare(runs).groups]
+    names = list(compare(runs).names)
     assert names == ["simclr", "simclr heads=3 temperature=adaptive"]
-    assert [group.name for group in compare(runs[::-1]).groups] == names[::-1]
+    assert list(compare(runs[::-1]).names) == names[::-1]
     runs.append(made(tmp_path / "lr", 0.9, 0, optimizer={"lr": 0.1}))
-    names = [group.name for group in compare(runs).groups]
+    names = list(compare(runs).names)
     assert names[0] == "simclr lr=0.06"
     assert names[1] == "simclr heads=3 temperature=adaptive lr=0.06"
     assert names[2] == "simclr lr=0.1"
@@ -239,7 +241,7 @@ def test_names_are_short_and_notes_tell_the_rest(tmp_path):
     runs = [made(tmp_path / "base", 0.9)]
     runs.append(made(tmp_path / "amcl", 0.9, optimizer={"lr": 0.1}, **AMCL))
     found = compare(runs)
-    assert [g.name for g in found.groups] == ["simclr", "simclr heads=3 temperature=adaptive"]
+    assert list(found.names) == ["simclr", "simclr heads=3 temperature=adaptive"]
     assert "more than their names say: lr (0.06, 0.1)." in notes(found)
 
 
@@ -251,25 +253,25 @@ def test_what_only_one_method_has_needs_no_note(tmp_path):
         (path / "config.toml").write_text(config.to_toml())
         put(path, 0.9)
     first_two = compare(runs[:2])
-    assert [group.name for group in first_two.groups] == ["simclr", "moco"]
+    assert list(first_two.names) == ["simclr", "moco"]
     assert "momentum" not in notes(first_two)
-    names = [group.name for group in compare(runs).groups]
+    names = list(compare(runs).names)
     assert names == ["simclr", "moco queue=4096", "moco queue=8192"]
 
 
 def test_where_nothing_differs_the_folder_is_the_name(tmp_path):
     runs = [made(tmp_path / f"mine-{seed}", 0.9, seed) for seed in range(3)]
     found = compare(runs[:1])
-    assert found.groups[0].name == "mine-0"
+    assert found.names[0] == "mine-0"
     assert "difference" not in shown(found)
-    assert compare(runs).groups[0].name == "mine-0 and 2 more"
+    assert compare(runs).names[0] == "mine-0 and 2 more"
 
 
 def test_the_baseline_comes_first(tmp_path):
     runs = two_groups(tmp_path, {0: 0.9, 1: 0.91}, {0: 0.92, 1: 0.95})
     found = compare(runs, baseline=tmp_path / "amcl-1")
     assert [group.seeds for group in found.groups] == [(0, 1), (0, 1)]
-    assert found.groups[1].name == "simclr"
+    assert found.names[1] == "simclr"
     assert found.rows[0].differences[1].mean == pytest.approx(-0.03)
     with pytest.raises(ValueError, match="none of the runs: choose from"):
         compare(runs, baseline=tmp_path / "none")
@@ -386,7 +388,7 @@ def test_each_seed_may_have_its_own_held_out_images(tmp_path):
     found = compare(runs)
     (row,) = found.rows
     assert row.label == "knn / cifar10 validation top1"
-    assert [len(cell.found) for cell in row.cells] == [3, 3]
+    assert [len(cell.numbers) for cell in row.cells] == [3, 3]
     assert list(row.differences[1].by_seed) == [0, 1, 2]
     assert row.images["sha256"] == {str(seed): f"{seed}" * 64 for seed in range(3)}
     assert "Each seed was judged on its own held-out images: knn / cifar10" in notes(found)
@@ -408,7 +410,7 @@ def test_one_seed_on_two_sets_of_held_out_images_is_in_two_rows(tmp_path):
     runs = [held_out(tmp_path / f"base-{seed}", seed, "ab"[seed]) for seed in range(2)]
     runs += [held_out(tmp_path / f"amcl-{s}", s, "cde"[s], **AMCL) for s in range(3)]
     found = compare(runs)
-    assert [[len(cell.found) for cell in row.cells] for row in found.rows] == [[2, 0], [0, 3]]
+    assert [[len(cell.numbers) for cell in row.cells] for row in found.rows] == [[2, 0], [0, 3]]
     assert "Judged on different images" in notes(found)
 
 
@@ -441,11 +443,31 @@ def test_checkpoints_have_rows_of_their_own(tmp_path):
         later = "2026-01-09T00:00:00+00:00"
         put(run, value, name=name, weights="early", time=later, settings={"k": 200})
     found = compare(runs)
-    assert [row.model for row in found.rows] == [None, "epoch-0100.pt"]
+    assert [row.result.checkpoint for row in found.rows] == ["", "epoch-0100.pt"]
     assert labels(found)[1] == "knn epoch-0100.pt / cifar10 test top1"
     assert [cell.mean for cell in found.rows[0].cells] == [0.9, 0.95]
     assert [cell.mean for cell in found.rows[1].cells] == [0.6, 0.7]
     assert "older weights" not in notes(found)
+
+
+# Records
+
+
+def test_a_run_is_a_record(tmp_path):
+    run = make(tmp_path / "first", seed=3, data={"workers": 7})
+    put(run, {"top1": 0.5}, weights="old", time="2026-01-01T00:00:00+00:00")
+    put(run, {"top1": 0.6, "top5": 0.9}, weights="new", time="2026-01-02T00:00:00+00:00")
+    put(run, {"top1": 0.1}, name=str(run / "checkpoints/epoch-0001.pt"), weights="early")
+    record = read_run(run)
+    assert (record.name, record.seed, record.path) == ("first", 3, run)
+    assert record.metrics == {"knn_top1_test": 0.6, "knn_top5_test": 0.9}
+    assert record.settings["method.tau"] == 0.5
+    assert not {"data.workers", "run.seed"} & record.settings.keys()
+
+
+def test_names_tell_folders_apart(tmp_path):
+    assert run_names([tmp_path / "a", tmp_path / "b"]) == ["a", "b"]
+    assert run_names([tmp_path / "x/0", tmp_path / "y/0"]) == ["x/0", "y/0"]
 
 
 # What is wrong
@@ -518,12 +540,12 @@ def many_groups(tmp_path: Path, count: int) -> list[Path]:
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_the_table_fits_80_columns_with_whole_numbers(tmp_path, count):
     found = compare(many_groups(tmp_path, count))
-    assert len(found.tables(80)) == 1
+    assert len(found.table().to_terminal(80, repeat=2).renderables) == 1
     text = shown(found, 80)
     assert max(map(len, text.splitlines())) <= 80
     for row in found.rows:
         for cell, difference in zip(row.cells, row.differences, strict=True):
-            assert f"{100 * cell.mean:.1f} ± {100 * cell.std:.1f} %" in text
+            assert f"{100 * cell.mean:.1f} ± {100 * cell.std:.1f}%" in text
             if difference is not None:
                 low, high = (f"{100 * end:+.2f}" for end in difference.interval)
                 assert f"[{low}, {high}]" in text
@@ -531,7 +553,7 @@ def test_the_table_fits_80_columns_with_whole_numbers(tmp_path, count):
 
 def test_many_groups_are_shown_in_parts_that_all_have_the_baseline(tmp_path):
     found = compare(many_groups(tmp_path, 6))
-    tables = found.tables(80)
+    tables = found.table().to_terminal(80, repeat=2).renderables
     headers = [str(column.header) for table in tables for column in table.columns if column.header]
     assert [header.split("lr=")[1] for header in headers if "lr=" in header] == [
         *("1.0", "2.0", "3.0", "4.0"),

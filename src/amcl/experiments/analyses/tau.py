@@ -1,0 +1,38 @@
+"""Constant temperatures against adaptive ones, with one head and several."""
+
+from amcl.experiments.analyses.registry import Analysis, axis, register
+from amcl.recipes import as_published, with_amcl
+from amcl.sweep.fields import value_of, with_values
+from amcl.training import Config
+
+
+def _constant(base: Config) -> dict[str, Config]:
+    several = with_values(with_amcl(base), {"temperature": "constant"})
+    heads = value_of(several, "heads")
+    return {"C = 1, constant": as_published(base), f"C = {heads}, constant": several}
+
+
+def _adaptive(base: Config) -> dict[str, Config]:
+    several = with_amcl(base)
+    one = with_values(several, {"heads": 1})
+    return {"C = 1, adaptive": one, f"C = {value_of(several, 'heads')}, adaptive": several}
+
+
+register(
+    Analysis(
+        name="tau",
+        question="which constant temperature would match the adaptive ones?",
+        values=("0.05", "0.1", "0.2", "0.3", "0.5"),
+        few=("0.1", "0.5"),
+        make=axis(
+            "τ",
+            "tau",
+            configs=_constant,
+            references=_adaptive,
+            name="tau",
+            title="Constant temperatures against adaptive ones",
+            how_to_read="Each dot is a constant temperature that somebody would have to find; the "
+            "dashed lines adapt.",
+        ),
+    )
+)

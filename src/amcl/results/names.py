@@ -1,0 +1,105 @@
+"""Names of groups of runs, made of the settings that tell them apart."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Settings = Mapping[str, Any]
+
+_LEADING = ("method.name", "method.heads", "method.temperature")
+_PUBLISHED = {"method.heads": 1, "method.temperature": "constant"}  # not part of a name
+
+
+def differing(tables: Sequence[Settings]) -> list[str]:
+    """Return the names whose values are not the same in all tables.
+
+    Example:
+        >>> differing([{"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}])
+        ['b', 'c']
+    """
+    keys = dict.fromkeys(key for table in tables for key in table)
+    return [k for k in keys if any(table.get(k) != tables[0].get(k) for table in tables)]
+
+
+def short(key: str) -> str:
+    """Return the name of a setting without its section."""
+    return key.rpartition(".")[2]
+
+
+def format_value(value: Any) -> str:
+    """Return a value as it is written on the command line.
+
+    Example:
+        >>> format_value([0.4, None])
+        '0.4,none'
+    """
+    if isinstance(value, list | tuple):
+        return ",".join(map(format_value, value))
+    return str(value).lower() if isinstance(value, bool | None) else str(value)
+
+
+def format_setting(key: str, value: Any) -> str:
+    """Return a setting for a label.
+
+    Example:
+        >>> format_setting("views.overlap", 0.5)
+        'overlap=0.5'
+    """
+    return f"{short(key)}={format_value(value)}"
+
+
+def names_of(tables: Sequence[Settings]) -> list[str]:
+    """Return the method and what else tells groups apart; settings as published are left out.
+
+    Example:
+        >>> names_of([{"method.name": "moco"}, {"method.name": "moco", "method.heads": 3}])
+        ['moco', 'moco heads=3']
+    """
+    keys = [key for key in _telling(tables) if key != "method.name"]
+    return [
+        " ".join(
+            [
+                str(table.get("method.name", "")),
+                *(
+                    format_setting(key, table[key])
+                    for key in keys
+                    if key in table and table[key] != _PUBLISHED.get(key)
+                ),
+            ]
+        ).strip()
+        for table in tables
+    ]
+
+
+def unnamed_settings(tables: Sequence[Settings]) -> list[str]:
+    """Return the settings that differ and are not part of the names, with their values."""
+    named = _telling(tables)
+    return [
+        f"{short(key)} ({', '.join(format_value(table.get(key)) for table in tables)})"
+        for key in differing(tables)
+        if key not in named and not _is_of_method(key, tables)
+    ]
+
+
+def _telling(tables: Sequence[Settings]) -> list[str]:
+    """Return few settings that tell all tables apart; heads and temperature first."""
+    rest = differing(tables)
+    chosen = [key for key in _LEADING if key in rest]
+    rest = [key for key in rest if key not in _LEADING]
+
+    def apart(keys: list[str]) -> int:
+        return len({json.dumps([t.get(key) for key in keys], default=str) for t in tables})
+
+    while rest and apart(chosen) < len(tables):
+        chosen.append(max(rest, key=lambda key: apart([*chosen, key])))
+        rest.remove(chosen[-1])
+    return chosen
+
+
+def _is_of_method(key: str, tables: Sequence[Settings]) -> bool:
+    """Return whether a setting differs only because not every method has it."""
+    values: dict[Any, list[Any]] = {}
+    for table in tables:
+        values.setdefault(table.get("method.name"), []).append(table.get(key))
+    constant = all(value == each[0] for each in values.values() for value in each)
+    return key.startswith("method.") and constant and any(key not in table for table in tables)

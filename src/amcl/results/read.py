@@ -1,0 +1,121 @@
+"""Run folders as records."""
+
+import os
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from amcl.evaluation.results import Result, read_results
+from amcl.results.record import Record
+
+_FREE = {  # settings of a run that change nothing that is learned
+    *("data.workers", "data.memory", "data.data_root", "run.log_every", "run.save_every"),
+    *("run.save_minutes", "run.keep_every", "run.probe_every", "run.knn_k", "run.tensorboard"),
+    *("run.wandb", "run.seed"),
+}
+
+
+def run_folders(paths: Sequence[str | Path], command: str) -> list[Path]:
+    """Return the folders that a command was given.
+
+    Args:
+        paths: Folders of runs; none may be given twice, under whatever name.
+        command: The command as the user typed it, for the error without folders.
+
+    Example:
+        >>> run_folders(["runs/a", "runs/b"], "amcl compare")
+        [PosixPath('runs/a'), PosixPath('runs/b')]
+    """
+    if not paths:
+        raise ValueError(f"name the run folders: {command} RUN RUN …")
+    folders: dict[Path, Path] = {}
+    for path in (Path(path).expanduser() for path in paths):
+        first = folders.setdefault(path.resolve(), path)
+        if first is not path:
+            raise ValueError(f"{path} is given twice (as {first}): leave one out.")
+    return list(folders.values())
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """Return the last part of each path, or as many parts as tell the folders apart.
+
+    Example:
+        >>> run_names([Path("/a/first"), Path("/a/second")])
+        ['first', 'second']
+        >>> run_names([Path("/a/x/0"), Path("/a/y/0")])
+        ['x/0', 'y/0']
+    """
+    resolved = [folder.resolve() for folder in folders]
+    for count in range(1, max(len(folder.parts) for folder in resolved) + 1):
+        names = [os.sep.join(folder.parts[-count:]) for folder in resolved]
+        if len(set(names)) == len(names):
+            return names
+    return [str(folder) for folder in resolved]
+
+
+def read_run(path: Path) -> Record:
+    """Return the record of a run folder, with the metrics of evaluations of its newest weights."""
+    settings = _read_config(path / "config.toml")
+    learned = {
+        name: value
+        for name, value in settings.items()
+        if name not in _FREE and not name.startswith("hardware.")
+    }
+    metrics = {
+        f"{result.protocol}_{name}_{result.split}": value
+        for result in newest(read_results(path))
+        if not result.checkpoint
+        for name, value in result.metrics.items()
+    }
+    return Record(
+        name=path.resolve().name,
+        seed=settings["run.seed"],
+        settings=learned,
+        metrics=metrics,
+        path=path,
+    )
+
+
+def require_results(path: Path) -> list[Result]:
+    """Return all results of a run folder; an error if it has none."""
+    results = read_results(path)
+    if not results:
+        raise ValueError(
+            f"{path} has no results yet: run `amcl evaluate {shlex.quote(str(path))}` first."
+        )
+    return results
+
+
+def newest(results: Sequence[Result]) -> list[Result]:
+    """Return the results of the newest weights of the model and of each checkpoint."""
+    weights = {r.checkpoint: r.model.get("sha256") for r in results}  # they are sorted by time
+    return [r for r in results if r.model.get("sha256") == weights[r.checkpoint]]
+
+
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return tables within tables as one, by names with dots.
+
+    Example:
+        >>> flat({"run": {"seed": 0}, "a": 1})
+        {'run.seed': 0, 'a': 1}
+    """
+    out: dict[str, Any] = {}
+    for name, value in table.items():
+        out |= (
+            flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+        )
+    return out
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ValueError(f"{path.parent} is no run folder: it has no config.toml.")
+    try:
+        settings = flat(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise ValueError(f"{path} is damaged ({error}): put back what the run wrote.") from error
+    if type(settings.get("run.seed")) is not int:
+        raise ValueError(f"{path} has no whole number as seed in [run].")
+    return settings

@@ -1,0 +1,226 @@
+"""Runs that differ in their seeds alone: their mean and spread, and differences paired by seed."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from amcl.results.intervals import (
+    Interval,
+    accuracy_difference,
+    accuracy_interval,
+    excludes_zero,
+    mean_interval,
+)
+from amcl.results.record import Record, Status
+
+SEED = "seed"
+MEASURED: tuple[Status, ...] = ("complete", "collapsed")
+"""Statuses of runs whose metrics count; of others, metrics are those of a run that was cut off."""
+LEVEL = "cannot be told apart"
+ONE_SEED = "one seed: no evidence"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Difference between two groups of runs, seed by seed.
+
+    Args:
+        by_seed: The differences of runs of the same seed.
+        of_images: For one seed, the 95% interval of the difference of two accuracies by the number
+            of their images.
+
+    Example:
+        >>> difference = Difference({0: 0.01, 1: 0.03})
+        >>> round(difference.mean, 4), [round(end, 4) for end in difference.interval]
+        (0.02, [-0.1071, 0.1471])
+        >>> difference.verdict
+        'cannot be told apart'
+    """
+
+    by_seed: Mapping[int, float]
+    of_images: Interval | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return fmean(self.by_seed.values())
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation over seeds; None for one seed."""
+        return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95% interval of Student's t for the mean; None for one seed."""
+        return mean_interval(list(self.by_seed.values()))
+
+    @property
+    def told_apart(self) -> bool:
+        """Whether the groups differ by more than noise over seeds; never true for one seed."""
+        return excludes_zero(self.interval)
+
+    @property
+    def verdict(self) -> str:
+        """Why the difference is no evidence; empty where the groups are told apart."""
+        if len(self.by_seed) > 1:
+            return "" if self.told_apart else LEVEL
+        within = self.of_images is not None and not excludes_zero(self.of_images)
+        return LEVEL if within else ONE_SEED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "by_seed": {str(seed): value for seed, value in self.by_seed.items()},
+            "mean": self.mean,
+            "std": self.std,
+            "interval": self.interval and list(self.interval),
+            "n": len(self.by_seed),
+            "verdict": self.verdict or "told apart",
+        }
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One metric of the runs of a group.
+
+    Args:
+        values: A number for each run, None where a run has none.
+        seeds: The seeds of these runs.
+        images: Number of images that each value is an accuracy on; None if it is no accuracy.
+
+    Example:
+        >>> base, other = Measurement.of({0: 0.5, 1: 0.52}), Measurement.of({0: 0.6, 2: 0.4})
+        >>> base.mean, round(base.std, 3)
+        (0.51, 0.014)
+        >>> round(other.minus(base).mean, 3)
+        0.1
+    """
+
+    values: tuple[float | None, ...]
+    seeds: tuple[int | None, ...]
+    images: int | None = None
+
+    @staticmethod
+    def of(by_seed: Mapping[int, float], images: int | None = None) -> "Measurement":
+        """Return the measurement of one run for each seed."""
+        return Measurement(tuple(by_seed.values()), tuple(by_seed), images)
+
+    @property
+    def numbers(self) -> list[float]:
+        """The values that there are."""
+        return [value for value in self.values if value is not None]
+
+    @property
+    def mean(self) -> float | None:
+        """Mean over runs; None without any."""
+        return fmean(self.numbers) if self.numbers else None
+
+    @property
+    def std(self) -> float | None:
+        """Standard deviation over runs; None for fewer than two."""
+        return stdev(self.numbers) if len(self.numbers) > 1 else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """95% interval: of one accuracy by its images, of several runs by Student's t."""
+        if len(self.numbers) == 1 and self.images is not None:
+            return accuracy_interval(self.numbers[0], self.images)
+        return mean_interval(self.numbers)
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """The values of seeds that one run alone has, and that can be paired by them."""
+        counts = Counter(self.seeds)
+        pairs = zip(self.seeds, self.values, strict=True)
+        return {s: v for s, v in pairs if s is not None and v is not None and counts[s] == 1}
+
+    def minus(self, other: "Measurement") -> Difference | None:
+        """Return the difference, seed by seed; None where no seed has both numbers."""
+        first, second = self.by_seed, other.by_seed
+        seeds = sorted(first.keys() & second.keys())
+        if not seeds:
+            return None
+        of_images = None
+        if len(seeds) == 1 and self.images is not None:
+            of_images = accuracy_difference(first[seeds[0]], second[seeds[0]], self.images)
+        return Difference({seed: first[seed] - second[seed] for seed in seeds}, of_images)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "values": list(self.values),
+            "mean": self.mean,
+            "std": self.std,
+            "n": len(self.numbers),
+            "interval": self.interval and list(self.interval),
+        }
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records that differ in their seeds alone.
+
+    Example:
+        >>> group = Group((Record(name="a", seed=0, metrics={"top1": 0.5}), Record(name="b")))
+        >>> group.measurement("top1").mean, group.count
+        (0.5, '2')
+    """
+
+    records: tuple[Record, ...]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """What the records have in common, by the names of options."""
+        return {name: v for name, v in self.records[0].values.items() if name != SEED}
+
+    @property
+    def seeds(self) -> tuple[int | None, ...]:
+        """Seed of each record."""
+        return tuple(record.seed for record in self.records)
+
+    @property
+    def count(self) -> str:
+        """Number of runs, and of those that did not end well."""
+        counts = Counter(r.status for r in self.records if r.status != "complete")
+        return ", ".join([str(len(self.records)), *(f"{n} {s}" for s, n in counts.items())])
+
+    def measurement(self, metric: str, images: int | None = None) -> Measurement:
+        """Return a metric of the runs that ended."""
+        ended = [r for r in self.records if r.status in MEASURED]
+        values = tuple(r.metrics.get(metric) for r in ended)
+        return Measurement(values, tuple(r.seed for r in ended), images)
+
+
+def group_by_seed(
+    records: Iterable[Record], key: Callable[[Record], Mapping[str, Any]] | None = None
+) -> list[Group]:
+    """Return groups of records that differ in their seeds alone, in the order of the records.
+
+    Args:
+        records: The runs.
+        key: What tells groups apart; the default is all of `Record.values` but the seed.
+
+    Example:
+        >>> runs = [
+        ...     Record(name=f"{t},{s}", values={"tau": t, "seed": s}) for t in "12" for s in "01"
+        ... ]
+        >>> [(group.values, len(group.records)) for group in group_by_seed(runs)]
+        [({'tau': '1'}, 2), ({'tau': '2'}, 2)]
+    """
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        common = Group((record,)).values if key is None else key(record)
+        groups.setdefault(json.dumps(common, sort_keys=True, default=str), []).append(record)
+    return [Group(tuple(members)) for members in groups.values()]
+
+
+def nothing_apart(measurements: Sequence[Measurement]) -> bool:
+    """Return whether no two measurements can be told apart."""
+    differences = [
+        one.minus(other) for i, one in enumerate(measurements) for other in measurements[:i]
+    ]
+    return all(difference.verdict for difference in differences if difference is not None)
