@@ -47,7 +47,7 @@ def test_a_sweep_from_beginning_to_end(tmp_path, capsys, monkeypatch):
         interrupt_at(patch, 3, signal.SIGTERM)
         code, _, told = answer(capsys, *command)
     assert code == 143
-    assert f"1 of 2 runs to go, everything is saved. Go on with: amcl sweep --out '{out}'" in told
+    assert f"1 of 2 runs to go, everything is saved. Resume with: amcl sweep --out '{out}'" in told
     code, shown, told = answer(capsys, "--out", str(out), "--workers", "0", "--threads", "1")
     assert code == 0
     assert re.search(r"2/2 tau=0.1,seed=1 .* knn_top1_validation \d+\.\d %", told)

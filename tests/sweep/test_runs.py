@@ -191,9 +191,13 @@ def test_runs_that_failed_are_taken_up_when_asked(tmp_path, tiny, monkeypatch):
     assert told[0] == "1/2  seed=0  failed: RuntimeError: out of memory"
     monkeypatch.setattr(Method, "__call__", plain)
     assert sweep(points, out, tell=told.append) == found
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 1)
+        with pytest.raises(Interrupted, match=r"amcl sweep --out \S+ --again$"):
+            sweep(points, out, again=True, tell=told.append)
     found = sweep(points, out, again=True, tell=told.append)
     assert [f.status for f in found] == ["complete", "complete"]
-    assert starts(SweepFolder(out)) == {"seed=0": 2, "seed=1": 1}
+    assert starts(SweepFolder(out)) == {"seed=0": 3, "seed=1": 1}
 
 
 def test_judging_may_fail_too(tmp_path, tiny, trained, monkeypatch):

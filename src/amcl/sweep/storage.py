@@ -1,6 +1,7 @@
 """The storage of many runs: an Optuna study in a SQLite file, or in any database."""
 
 import os
+import shlex
 import time
 import warnings
 from collections.abc import Iterator
@@ -135,6 +136,18 @@ def without_password(url: str) -> str:
 
     with storage_errors(url):
         return redact(make_url(url).render_as_string(hide_password=True))
+
+
+def resume_command(command: str, folder: Path, storage: str, *options: str) -> str:
+    """Return the command that resumes what is in a folder.
+
+    >>> resume_command("search", Path("studies/first"), "")
+    'amcl search --out studies/first'
+    """
+    words = shlex.join(["amcl", command, "--out", str(folder), *options])
+    if HIDDEN in (address := without_password(storage)):
+        words += f" --storage {shlex.quote(address)}, with the password"
+    return words
 
 
 @contextmanager
