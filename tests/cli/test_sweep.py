@@ -47,7 +47,7 @@ def test_a_sweep_from_beginning_to_end(tmp_path, capsys, monkeypatch):
         interrupt_at(patch, 3, signal.SIGTERM)
         code, _, told = answer(capsys, *command)
     assert code == 143
-    assert f"1 of 2 runs to go, everything is saved. Go on with: amcl sweep --out '{out}'" in told
+    assert f"1 of 2 runs to go, everything is saved. Resume with: amcl sweep --out '{out}'" in told
     code, shown, told = answer(capsys, "--out", str(out), "--workers", "0", "--threads", "1")
     assert code == 0
     assert re.search(r"2/2 tau=0.1,seed=1 .* knn_top1_validation \d+\.\d%", told)
@@ -85,10 +85,10 @@ def test_runs_start_from_recipes_methods_and_files(tmp_path):
     expected = with_values(recipes.recipe("builtin-moco-amcl"), given | moco)
     assert found["recipe=builtin-moco-amcl,seed=1"] == expected
     found = configs("method=simclr,barlow")
-    assert found["method=barlow"] == with_values(recipes.recipe("builtin-barlow"), given)
+    assert found["method=barlow"] == with_values(recipes.recipe("builtin-barlow-amcl"), given)
     # As `amcl pretrain --data` does, a set brings the settings of its recipe.
     found = configs("data=builtin,cifar10", "projector=64 32")
-    expected = with_values(recipes.default("cifar10", "simclr"), given)
+    expected = with_values(recipes.recipe("cifar10-simclr-amcl"), given)
     assert found["data=cifar10,projector=64-32"] == with_values(expected, {"projector": (64, 32)})
     (one,) = configs(f"config={file}").values()
     assert one == with_values(Config(), {"epochs": 3})
@@ -104,7 +104,7 @@ def test_runs_start_from_recipes_methods_and_files(tmp_path):
         (["--grid", "tau=-1"], "tau must be a finite number above 0"),
         (["--grid", "tau"], "write a field and its values"),
         (["--grid", "projector=64 wide"], "projector must be int, got 'wide'"),
-        (["--grid", "beta=0.1,0.2"], "beta would change nothing"),
+        (["--plain", "--grid", "beta=0.1,0.2"], "beta would change nothing"),
         (["--grid", "threads=1,2"], "which is unknown"),
         (["--grid", "queue=512", "method=moco,simclr"], "simclr is asked for a setting 'queue'"),
         (["--grid", "recipe=builtin-simlcr"], "did you mean builtin-simclr"),

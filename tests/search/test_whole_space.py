@@ -8,14 +8,13 @@ from functools import cache
 import optuna
 import pytest
 import torch
-from amcl.training.step import Stepper
 from PIL import Image
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from amcl import losses
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.data import Batch
+from amcl.data import Batch, load_dataset
 from amcl.methods import LGPSettings
 from amcl.methods.masked import MaskedSettings
 from amcl.recipes import recipe
@@ -26,9 +25,9 @@ from amcl.temperature import AdaptiveTemperature
 from amcl.training import pretrain
 from amcl.training.config import HardwareSettings
 from amcl.training.hardware import make_fabric
-from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan
 from amcl.training.start import first_stage, method_to_train
+from amcl.training.trainer import Trainer
 from amcl.views import ViewSettings
 
 # Points of each method: fewer where a step takes long and the loss is another's.
@@ -141,26 +140,25 @@ class Bench:
     def __init__(self, config):
         self.method = method_to_train(config, SIZE, None)
         self.seen, self.images = 0, config.run.batch_size
-        optimizer = make_optimizer(self.method, config.optimizer, self.images)
-        optimizer.register_step_pre_hook(self._look_at_gradients)
         plan = Plan(STEPS * self.images, self.images, 1, 1, 0, 0, 1, check_every=1)
-        fabric = one_process()
-        trained, optimizer = fabric.setup(self.method, optimizer)
-        self.step = Stepper(fabric, config, plan, self.method, trained, optimizer, self._feed)
+        data = replace(load_dataset("builtin"), image_size=SIZE)
+        self.trainer = Trainer(one_process(), config, plan, data, self.method)
+        self.trainer.inputs = self._inputs
+        self.trainer.optimizer.optimizer.register_step_pre_hook(self._look_at_gradients)
 
     def run(self):
         before = self._weights()
         images = torch.randn(STEPS, self.images, 3, SIZE, SIZE)
         batches = iter([Batch(each, None) for each in images])
         for number in range(STEPS):
-            loss, _ = self.step(number, batches, watch=number + 1 == STEPS)
+            loss, _ = self.trainer.train_step(batches, watch=number + 1 == STEPS)
             assert torch.isfinite(loss)
         assert self.seen == STEPS
         assert_finite(self.method.state_dict())
         assert_finite({name: torch.tensor(v) for name, v in self.method.log_metrics().items()})
         assert any(not torch.equal(value, before[name]) for name, value in self._weights().items())
 
-    def _feed(self, batch, step, part):
+    def _inputs(self, batch, part):
         """Two noisy views of each image, and the method's masks."""
         views = [batch.pixels + 0.5 * torch.randn_like(batch.pixels) for _ in range(2)]
         drawn = self.method.draw(self.images, torch.default_generator)

@@ -4,11 +4,11 @@ import csv
 import json
 import os
 import signal
-import threading
 from dataclasses import replace
 
 import optuna
 import pytest
+import sqlalchemy.exc
 import torch
 
 from amcl.evaluation import KnnSettings, Protocols
@@ -191,9 +191,13 @@ def test_runs_that_failed_are_taken_up_when_asked(tmp_path, tiny, monkeypatch):
     assert told[0] == "1/2  seed=0  failed: RuntimeError: out of memory"
     monkeypatch.setattr(Method, "__call__", plain)
     assert sweep(points, out, tell=told.append) == found
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 1)
+        with pytest.raises(Interrupted, match=r"amcl sweep --out \S+ --again$"):
+            sweep(points, out, again=True, tell=told.append)
     found = sweep(points, out, again=True, tell=told.append)
     assert [f.status for f in found] == ["complete", "complete"]
-    assert starts(SweepFolder(out)) == {"seed=0": 2, "seed=1": 1}
+    assert starts(SweepFolder(out)) == {"seed=0": 3, "seed=1": 1}
 
 
 def test_judging_may_fail_too(tmp_path, tiny, trained, monkeypatch):
@@ -393,17 +397,35 @@ def test_a_full_disk_leaves_a_sweep_that_goes_on(tmp_path, tiny, trained, monkey
     assert list(out.rglob("*.writing")) == []
 
 
-def test_two_that_add_runs_lose_none(tmp_path, tiny):
-    SweepFolder(tmp_path / "out").add([])
-    threads = [
-        threading.Thread(
-            target=SweepFolder(tmp_path / "out").add, args=(grid(tiny, {"seed": [seed]}),)
-        )
-        for seed in "0123"
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    names = {point.name for point in SweepFolder(tmp_path / "out").read_points()}
-    assert names == {f"seed={i}" for i in range(4)}
+def test_two_that_add_runs_lose_none(tmp_path, tiny, monkeypatch):
+    """One adds its run while the other is about to."""
+    first, second = (SweepFolder(tmp_path / "out") for _ in range(2))
+    read = SweepFolder.read_points
+
+    def meanwhile(self):
+        points = read(self)
+        if self is first:
+            second.add(grid(tiny, {"seed": ["1"]}))
+        return points
+
+    first.add([])
+    with monkeypatch.context() as patch:
+        patch.setattr(SweepFolder, "read_points", meanwhile)
+        first.add(grid(tiny, {"seed": ["0"]}))
+    assert {point.name for point in second.read_points()} == {"seed=0", "seed=1"}
+
+
+def test_tables_that_another_process_creates_at_this_moment(tmp_path, tiny, trained, monkeypatch):
+    plain = optuna.storages.RDBStorage.__init__
+    errors = ["table studies already exists", "no such host"]
+
+    def create(self, *args, **kwargs):
+        if errors:
+            raise sqlalchemy.exc.OperationalError("", None, Exception(errors.pop(0)))
+        plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(optuna.storages.RDBStorage, "__init__", create)
+    monkeypatch.setattr(storage.time, "sleep", lambda seconds: None)
+    with pytest.raises(RunError, match="no such host"):  # waits for the first, not for this
+        sweep(grid(tiny, {"seed": ["0"]}), tmp_path / "out", tell=quiet)
+    assert len(sweep(grid(tiny, {"seed": ["0"]}), tmp_path / "out", tell=quiet)) == 1

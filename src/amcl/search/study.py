@@ -1,6 +1,5 @@
 """Search: trials of a study up to a number, and the settings that they choose."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amcl.files import write_text
-from amcl.redaction import HIDDEN
 from amcl.results import Record
 from amcl.search.folder import Definition, Pruner, StudyFolder
 from amcl.search.objective import JUDGED_BY, Objective, is_share, objective_for, on_validation
@@ -20,7 +18,7 @@ from amcl.search.verdict import Verdict, complete, verdict_of
 from amcl.settings import whole_number
 from amcl.sweep.engine import Trials, tell_running, work
 from amcl.sweep.fields import spelled, value_from, with_values
-from amcl.sweep.storage import storage_url, without_password
+from amcl.sweep.storage import resume_command, storage_url
 from amcl.sweep.workers import Tell, for_workers, work_together
 from amcl.training import Config, Interrupted, RunError
 from amcl.training.pretrain import load_data
@@ -129,7 +127,12 @@ def search(
     try:
         work_together(partial(work, runs), jobs, tell, folder.path / "logs")
     except Interrupted as stopped:
-        raise _resumable(folder, opened, trials, storage, stopped) from stopped
+        count = len(Trials(opened).records())
+        raise Interrupted(
+            f"stopped with {count} of {trials} trials ended, everything is saved. Resume with: "
+            f"{resume_command('search', folder.path, storage)}",
+            stopped.exit_code - 128,
+        ) from stopped
     finally:
         result = report(folder, opened, runs)
     return result
@@ -170,20 +173,6 @@ def report(folder: StudyFolder, study: "optuna.Study", runs: SearchRuns) -> Sear
         page = markdown(records, definition, str(folder.best), names, missing, verdict)
         write_text(folder.path / "summary.md", page)
     return SearchResult(definition=definition, records=records, verdict=verdict, config=config)
-
-
-def _resumable(
-    folder: StudyFolder, study: "optuna.Study", trials: int, storage: str, stopped: Interrupted
-) -> Interrupted:
-    """Return the error of an interrupted search, with the command that resumes it."""
-    command = shlex.join(["amcl", "search", "--out", str(folder.path)])
-    if HIDDEN in (address := without_password(storage)):
-        command += f" --storage {shlex.quote(address)}, with the password"
-    return Interrupted(
-        f"stopped with {len(Trials(study).records())} of {trials} trials ended, everything is "
-        f"saved. Go on with: {command}",
-        stopped.exit_code - 128,
-    )
 
 
 def _begin(folder: StudyFolder, definition: Definition, ended: int, trials: int) -> str:

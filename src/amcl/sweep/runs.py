@@ -1,7 +1,6 @@
 """Sweeps: many runs, each once, whatever interrupts them."""
 
 import math
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from amcl.evaluation import PROTOCOLS, Protocol, Protocols
 from amcl.files import write_text
-from amcl.redaction import HIDDEN
 from amcl.results import Record
 from amcl.results.seeds import MEASURED
 from amcl.settings import choose, whole_number
@@ -19,7 +17,7 @@ from amcl.sweep.folder import DEFINITION, SweepFolder
 from amcl.sweep.grid import Point
 from amcl.sweep.judge import SPLITS, Split, check_split, judge, metrics_of, splits_for
 from amcl.sweep.outcome import carry_out, reason_of
-from amcl.sweep.storage import open_study, storage_url, without_password
+from amcl.sweep.storage import open_study, resume_command, storage_url
 from amcl.sweep.table import line, runs_table, table
 from amcl.sweep.workers import Tell, for_workers, work_together
 from amcl.training import Interrupted
@@ -102,7 +100,13 @@ def sweep(
     try:
         work_together(partial(work, runs), jobs, tell, folder.path / "logs")
     except Interrupted as stopped:
-        raise _resumable(folder, points, again, stopped) from stopped
+        left = len(points) - len(folder.records(points))
+        command = resume_command("sweep", folder.path, folder.address[0], *["--again"] * again)
+        raise Interrupted(
+            f"stopped with {left} of {len(points)} runs to go, everything is saved. Resume with: "
+            f"{command}",
+            stopped.exit_code - 128,
+        ) from stopped
     finally:
         every_record = folder.records(stored)
         write_text(folder.path / "runs.csv", runs_table(every_record).to_csv())
@@ -167,18 +171,3 @@ class SweepRuns(Runs):
         measured = [metrics_of(record.metrics, protocol, split) for split in splits]
         wanted = {*self.wanted.get(protocol, ())}
         return any(metrics and wanted <= metrics.keys() for metrics in measured)
-
-
-def _resumable(
-    folder: SweepFolder, points: Sequence[Point], again: bool, stopped: Interrupted
-) -> Interrupted:
-    """Return the error of an interrupted sweep, with the command that resumes it."""
-    left = len(points) - len(folder.records(points))
-    command = shlex.join(["amcl", "sweep", "--out", str(folder.path), *["--again"] * again])
-    if HIDDEN in (address := without_password(folder.address[0])):
-        command += f" --storage {shlex.quote(address)}, with the password"
-    return Interrupted(
-        f"stopped with {left} of {len(points)} runs to go, everything is saved. Go on with: "
-        f"{command}",
-        stopped.exit_code - 128,
-    )

@@ -1,6 +1,8 @@
 """The storage of many runs: an Optuna study in a SQLite file, or in any database."""
 
 import os
+import shlex
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 FILE = "study.db"
 HEARTBEAT = 15  # seconds between two signs of life of a trial
 GRACE = 60  # seconds without a sign of life after which its process is taken for dead
+_ATTEMPTS = 4  # at a database whose tables another process creates
 _SQLITE_TIMEOUT = 120  # seconds that a process waits for others to let go of the file
 
 
@@ -45,18 +48,9 @@ def open_study(
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with storage_errors(url), without_experimental_warnings():
-        timeout = {"connect_args": {"timeout": _SQLITE_TIMEOUT}}
-        storage = optuna.storages.RDBStorage(
-            url,
-            engine_kwargs=timeout if url.startswith("sqlite") else {},
-            skip_compatibility_check=checked,
-            skip_table_creation=checked,
-            heartbeat_interval=HEARTBEAT,
-            grace_period=GRACE,
-        )
         study = optuna.create_study(
             study_name=name,
-            storage=storage,
+            storage=_database(url, checked),
             sampler=sampler,
             pruner=pruner,
             direction="maximize",
@@ -72,6 +66,30 @@ def open_study(
                 f"{', '.join(changed)}. Choose another name with --study, or give its settings."
             )
     return study
+
+
+def _database(url: str, checked: bool) -> "optuna.storages.RDBStorage":
+    """Return the database; where another process creates its tables at this moment, try again."""
+    import optuna
+    import sqlalchemy.exc
+
+    timeout = {"connect_args": {"timeout": _SQLITE_TIMEOUT}}
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return optuna.storages.RDBStorage(
+                url,
+                engine_kwargs=timeout if url.startswith("sqlite") else {},
+                skip_compatibility_check=checked,
+                skip_table_creation=checked,
+                heartbeat_interval=HEARTBEAT,
+                grace_period=GRACE,
+            )
+        except sqlalchemy.exc.DBAPIError as error:
+            duplicate = isinstance(error, sqlalchemy.exc.IntegrityError)
+            if attempt == _ATTEMPTS or not (duplicate or "already exists" in str(error)):
+                raise
+            time.sleep(attempt)
+    raise RuntimeError("the last attempt returns or raises")
 
 
 def storage_url(folder: Path, storage: str) -> str:
@@ -118,6 +136,18 @@ def without_password(url: str) -> str:
 
     with storage_errors(url):
         return redact(make_url(url).render_as_string(hide_password=True))
+
+
+def resume_command(command: str, folder: Path, storage: str, *options: str) -> str:
+    """Return the command that resumes what is in a folder.
+
+    >>> resume_command("search", Path("studies/first"), "")
+    'amcl search --out studies/first'
+    """
+    words = shlex.join(["amcl", command, "--out", str(folder), *options])
+    if HIDDEN in (address := without_password(storage)):
+        words += f" --storage {shlex.quote(address)}, with the password"
+    return words
 
 
 @contextmanager
