@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from amcl.experiments.cases import NONE, Case, Metric, Part
 from amcl.results import Cell, Difference, Measurement, Table
-from amcl.results.numbers import MISSING, format_number, format_spread
+from amcl.results.numbers import format_spread
 
 Key = tuple[str, ...]
 
@@ -86,7 +86,8 @@ class Filled:
             row[column or labels.get(along, columns[0])] = cell
 
         for case, measurement in zip(part.cases, self.measurements, strict=True):
-            put(case.labels, _cell(case, measurement))
+            paper = "" if case.paper is None else f"paper {case.paper:.1f}"
+            put(case.labels, Cell(measurement.format(case.metric.share), paper))
         in_columns = part.compared in (along, None) or not along
         for gain in self.gains():
             name = f"gain of {gain.labels[part.compared or '']}"
@@ -153,12 +154,3 @@ def _heading(label: str, value: str) -> str:
     if value == NONE:
         return "reference"
     return f"{label} = {value}" if value[:1].isdigit() else value
-
-
-def _cell(case: Case, measurement: Measurement) -> Cell:
-    share = case.metric.share
-    text = format_spread(measurement.mean, measurement.std, share)
-    if text != MISSING and measurement.std is None and measurement.interval is not None:
-        low, high = (format_number(end, share) for end in measurement.interval)
-        text += f" [{low}, {high}]"
-    return Cell(text, "" if case.paper is None else f"paper {case.paper:.1f}")

@@ -94,15 +94,9 @@ class Row:
 
     def _cell(self, index: int) -> str:
         cell, share = self.cells[index], is_share(self.metric)
-        if cell.mean is None:
-            return MISSING
-        text = format_spread(cell.mean, cell.std, share) + "%" * share
-        if cell.std is not None:
-            text += f" (n={len(cell.numbers)})"
-        elif cell.interval is not None:
-            low, high = (format_number(end, share) for end in cell.interval)
-            text += f" [{low}, {high}]"
-        return f"{text} {BEST}" if self.best == index else text
+        count = "" if cell.std is None else f" (n={len(cell.numbers)})"
+        best = f" {BEST}" if self.best == index else ""
+        return cell.format(share, "%" * share) + count + best
 
     def _difference(self, difference: Difference | None) -> str:
         if difference is None:

@@ -14,6 +14,7 @@ from amcl.results.intervals import (
     excludes_zero,
     mean_interval,
 )
+from amcl.results.numbers import format_number, format_spread
 from amcl.results.record import Record, Status
 
 SEED = "seed"
@@ -130,6 +131,27 @@ class Measurement:
         if len(self.numbers) == 1 and self.images is not None:
             return accuracy_interval(self.numbers[0], self.images)
         return mean_interval(self.numbers)
+
+    def format(self, share: bool, unit: str = "") -> str:
+        """Return mean ± standard deviation; for one run, its number and its interval.
+
+        Args:
+            share: Whether the numbers are shares from 0 to 1, which are shown in percent.
+            unit: Unit behind the numbers.
+
+        Example:
+            >>> Measurement.of({0: 0.5, 1: 0.52}).format(share=True)
+            '51.0 ± 1.4'
+            >>> Measurement.of({0: 0.5}, images=100).format(share=True, unit="%")
+            '50.0% [40.4, 59.6]'
+        """
+        text = format_spread(self.mean, self.std, share)
+        if self.mean is None:
+            return text
+        if self.std is not None or self.interval is None:
+            return text + unit
+        low, high = (format_number(end, share) for end in self.interval)
+        return f"{text}{unit} [{low}, {high}]"
 
     @property
     def by_seed(self) -> dict[int, float]:
