@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import cache
 
 from amcl.analysis.cost import backbone_flops, image_size_of
-from amcl.methods import LGPSettings
 from amcl.sweep import Point
 from amcl.training import Config
 
@@ -37,8 +36,8 @@ def seconds(points: Sequence[Point], gpu: bool) -> float | None:
         if images is None:
             return None
         passes = 6.0 * run.epochs
-        if isinstance(point.config.method, LGPSettings) and run.init is None:
-            passes += point.config.method.mae_epochs  # one view, a quarter of it, and a decoder
+        if run.init is None:  # a first stage sees one view, a quarter of it, and has a decoder
+            passes += point.config.method.first_stage_epochs or 0
         total += passes * _flops_of(point.config) * images / (GPU if gpu else CPU)
         total += OVERHEAD
     return total

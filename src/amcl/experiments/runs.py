@@ -17,7 +17,7 @@ from amcl.results import Measurement, Record
 from amcl.results.seeds import MEASURED
 from amcl.sweep import Point, SweepFolder, sweep
 from amcl.sweep.fields import differing, spelled, value_of, with_values
-from amcl.sweep.judge import Split, splits_for
+from amcl.sweep.judge import Split, metrics_of, splits_for
 from amcl.sweep.workers import Tell
 from amcl.training import Config, HardwareSettings, Interrupted, RunError, read_metrics
 from amcl.training.hardware import find_accelerator
@@ -158,7 +158,7 @@ class RunPool:
             split
             for protocol in protocols
             for split in splits_for(protocol, self.split)
-            if any(_of(r, protocol, split) for r in records)
+            if any(metrics_of(r.metrics, protocol, split) for r in records)
         )
         return " and ".join(f"{_SPLITS.get(split, split)} images" for split in splits)
 
@@ -201,7 +201,7 @@ class RunPool:
             losses: list[float] = [r["loss"] for r in read_metrics(run) if r["kind"] == "epoch"]
             return losses[0 if metric.key == "first_loss" else -1]
         for split in splits_for(metric.source, self.split):
-            if numbers := _of(record, metric.source, split):
+            if numbers := metrics_of(record.metrics, metric.source, split):
                 return numbers.get(metric.key)
         raise RuntimeError(f"{record.name} was not judged by {metric.source}")
 
@@ -251,17 +251,3 @@ def check_labels(config: Config, parts: Sequence[Part], split: Split, advice: st
             f"{config.data.data} has no labels in use, and accuracies need them: sort the images "
             f"into a folder for each class{advice}."
         )
-
-
-def _of(record: Record, protocol: str, split: str) -> dict[str, float]:
-    """Return what a protocol measured on a split.
-
-    >>> _of(Record(name="", metrics={"knn_top1_test": 0.5, "knn_test": 0.4}), "knn", "test")
-    {'top1': 0.5}
-    """
-    start, end = f"{protocol}_", f"_{split}"
-    return {
-        name.removeprefix(start).removesuffix(end): value
-        for name, value in record.metrics.items()
-        if name.startswith(start) and name.endswith(end) and len(name) >= len(start + end)
-    }

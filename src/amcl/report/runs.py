@@ -18,10 +18,8 @@ from amcl.analysis import (
 )
 from amcl.evaluation import Result, read_results
 from amcl.evaluation.unlabeled import Separation
-from amcl.methods import HeadSettings
 from amcl.report.blocks import Beside, Block, Chart
 from amcl.results import Table
-from amcl.results.numbers import plural
 from amcl.results.read import run_folders, run_names
 from amcl.settings import choose
 from amcl.training import Config, RunError, RunFolder, read_metrics
@@ -78,7 +76,8 @@ class Run:
     @property
     def heads(self) -> int:
         """C; 0 for a method without heads."""
-        return self.config.method.heads if isinstance(self.config.method, HeadSettings) else 0
+        method: Any = self.config.method
+        return method.heads if method.has_heads else 0
 
     @cached_property
     def separations(self) -> dict[str, Separation]:
@@ -98,12 +97,10 @@ class Run:
 
     def describe(self) -> str:
         """Return method, heads, temperature, backbone and data in a line."""
-        method, backbone = self.config.method, self.config.backbone
-        parts = [method.name]
-        if isinstance(method, HeadSettings):
-            parts += [plural(method.heads, "head"), f"{method.temperature} temperature"]
+        backbone = self.config.backbone
         width = f" ×{backbone.width:g}" if backbone.width != 1 else ""
-        line = ", ".join([*parts, f"{backbone.backbone}{width}", f"data {self.config.data.name}"])
+        parts = [self.config.method.describe(), f"{backbone.backbone}{width}"]
+        line = ", ".join([*parts, f"data {self.config.data.name}"])
         return line if self.sample is None else f"{line}; {len(self.sample)} {self.sample.source}"
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import BASELINE, Metric, Part, along, dashed, positive
-from amcl.methods.contrastive import ContrastiveSettings
 from amcl.recipes import as_published, with_amcl
 from amcl.sweep.fields import with_values
 from amcl.training import Config
@@ -18,7 +17,7 @@ from amcl.training import Config
 )
 def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
     """Return both forms of the loss over the top κ, beside all negatives."""
-    if not isinstance(base.method, ContrastiveSettings):
+    if not base.method.has_negatives:
         raise ValueError(
             f"{base.method.name} compares no negatives: choose simclr, moco, mocov3, can or lgp."
         )

@@ -6,7 +6,6 @@ from statistics import median
 
 from amcl.analysis.cost import cost_of, cost_table, image_size_of
 from amcl.backbones import read_safetensors
-from amcl.methods import HeadSettings
 from amcl.recipes import as_published
 from amcl.report.blocks import Block, Note, Paragraph, Section
 from amcl.report.runs import Run
@@ -69,7 +68,7 @@ def _pace(run: Run) -> list[tuple[str, str]]:
 
 
 def _baseline(config: Config) -> Config | None:
-    return as_published(config) if isinstance(config.method, HeadSettings) else None
+    return as_published(config) if config.method.has_heads else None
 
 
 def _size(run: Run) -> int:

@@ -1,11 +1,9 @@
 """Temperatures: their distribution, and their course in training."""
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from amcl.analysis import PairSample, negatives, positives
-from amcl.methods import HeadSettings
-from amcl.methods.heads import ADAPTIVE
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
 from amcl.report.runs import Run, beside, in_rows, joined
 from amcl.results.charts import Line, curves, outlines
@@ -43,14 +41,14 @@ def temperatures(runs: Sequence[Run]) -> Section:
 
 
 def _spread(run: Run, several: bool) -> list[Block]:
-    if not isinstance(run.config.method, HeadSettings):
+    method: Any = run.config.method
+    if not method.has_heads:
         return [Paragraph(f"{run.config.method.name} has no heads, and so no temperatures.")]
     if run.sample is None:
         return [Note("How they are spread over pairs is missing: see Training for why.")]
     charts = in_rows(_distributions(run, run.sample), several)
-    name = run.config.method.temperature
-    one = f"In each head all pairs have one temperature ({name})."
-    if name in ADAPTIVE:
+    one = f"In each head all pairs have one temperature ({method.temperature})."
+    if method.adapts:
         one += (
             " Its projections are too alike to tell pairs apart by: train for longer, or put batch "
             "norm on them with `--projector-last-norm plain`."
