@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.config import Config
 from amcl.methods import MAESettings, Method, make_method
 from amcl.modules import encode_visible, random_mask
-from amcl.training import Config
 from amcl.training.optimizers import make_optimizer
 
 RESULTS = Path(__file__).parent / "results"

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from amcl.backbones import Backbone, BackboneSettings
+    from amcl.config import Config
     from amcl.data import DataSet
-    from amcl.training import Config
 
 RESULTS = Path(__file__).parent / "results"
 METHODS = {"simclr": "SimCLR", "barlow": "Barlow Twins"}
@@ -95,10 +95,9 @@ def load(args: argparse.Namespace, split: Any) -> "DataSet":
 
 def configuration(args: argparse.Namespace, method: str, library: str) -> "Config":
     """A run of amcl with lightly's views, heads, loss and optimizer."""
+    from amcl.config import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
     from amcl.methods import BarlowTwinsSettings, SimCLRSettings
     from amcl.recipes import with_amcl
-    from amcl.training import Config, DataSettings, HardwareSettings, RunSettings
-    from amcl.training.optimizers import OptimizerSettings
     from amcl.views import ViewSettings
 
     norms: dict[str, Any] = {"projector_norm": True, "projector_bias": False}

@@ -22,9 +22,10 @@ from PIL import Image
 
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.config import Config
 from amcl.data.builtin import builtin
 from amcl.methods import SimCLRSettings, make_method
-from amcl.training import Config, pretrain, read_metrics
+from amcl.training import pretrain, read_metrics
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 3

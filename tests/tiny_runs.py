@@ -12,9 +12,10 @@ from PIL import Image
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings
+from amcl.config import Config
 from amcl.methods import HeadSettings, Method
 from amcl.methods.masked import MaskedSettings
-from amcl.training import Config, read_metrics
+from amcl.training import read_metrics
 from amcl.training.checkpoint import load_checkpoint
 
 

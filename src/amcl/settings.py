@@ -49,11 +49,18 @@ def choose(name: str, value: object, accepted: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, accepted))}; got {value!r}.")
 
 
-def finite_number(name: str, value: Any, fix: str) -> float:
-    """`value` if it is a finite number, at least 0."""
+def non_negative(name: str, value: Any, fix: str) -> float:
+    """Return `value` if it is a finite number, at least 0."""
     if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
         raise ValueError(f"{name} must be a finite number, at least 0, got {value!r}: {fix}.")
     return float(value)
+
+
+def non_negative_int(name: str, value: Any, fix: str) -> int:
+    """Return `value` if it is a whole number, at least 0."""
+    if not (isinstance(value, Integral) and int(value) >= 0):
+        raise ValueError(f"{name} must be a whole number, at least 0, got {value!r}: {fix}.")
+    return int(value)
 
 
 def positive_number(name: str, value: Any, fix: str = "choose a value above 0") -> float:

@@ -23,9 +23,10 @@ from amcl.analysis.cost import (
     rows,
 )
 from amcl.backbones import Backbone
+from amcl.config import Config
 from amcl.methods import make_method, method_names
 from amcl.modules import ProjectionHeads
-from amcl.training import Config, RunError
+from amcl.training import RunError
 from tiny_runs import picture_folder
 
 METHODS = method_names()

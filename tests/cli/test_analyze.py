@@ -6,10 +6,10 @@ import re
 import pytest
 
 from amcl.cli import main
+from amcl.config.fields import with_values
 from amcl.experiments import ANALYSES, analyze
 from amcl.recipes import recipe
 from amcl.sweep import SweepFolder
-from amcl.sweep.fields import with_values
 from amcl.training import Interrupted, RunError
 from tiny_runs import interrupt_at, picture_folder
 

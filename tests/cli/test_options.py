@@ -11,9 +11,9 @@ from amcl.cli import analyze, cost, evaluate, main, search, sweep
 from amcl.cli.cautions import cautions
 from amcl.cli.options import _options_of, read_options
 from amcl.cli.pretrain import Options, parse
+from amcl.config import Config
+from amcl.config.rules import rules_of, values_of
 from amcl.methods import method_names, settings_class
-from amcl.training import Config
-from amcl.training.unused import rules_of, values_of
 
 METHODS = method_names()
 

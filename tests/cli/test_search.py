@@ -4,8 +4,8 @@ import pytest
 
 import amcl.sweep.outcome
 from amcl.cli import main
+from amcl.config import Config
 from amcl.search import study
-from amcl.training import Config
 from search.studies import Runs
 
 pytestmark = pytest.mark.usefixtures("few_images")

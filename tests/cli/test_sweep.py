@@ -9,10 +9,10 @@ import pytest
 from amcl import recipes
 from amcl.cli import main
 from amcl.cli.sweep import parse
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.methods import Method
 from amcl.sweep import SweepFolder
-from amcl.sweep.fields import with_values
-from amcl.training import Config
 from tiny_runs import interrupt_at
 
 pytestmark = pytest.mark.usefixtures("few_images")

@@ -3,9 +3,9 @@
 import pytest
 
 from amcl import recipes
+from amcl.config.fields import differing, value_of, with_values
 from amcl.experiments.analyses import ANALYSES
 from amcl.experiments.cases import AMCL, AUROC, BASELINE, KNN, NONE, SIDE, sides
-from amcl.sweep.fields import differing, value_of, with_values
 
 BASE = recipes.recipe("builtin-simclr")
 

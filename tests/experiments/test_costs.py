@@ -6,11 +6,11 @@ import io
 import pytest
 
 from amcl.analysis.cost import backbone_flops, cost_of
+from amcl.config.fields import with_values
 from amcl.experiments import costs
 from amcl.experiments.estimate import CPU, GPU, OVERHEAD, seconds
 from amcl.recipes import recipe, with_amcl
 from amcl.sweep import Point
-from amcl.sweep.fields import with_values
 
 
 def test_costs_are_those_counted(monkeypatch):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from amcl.config.fields import differing, spelled, value_of
 from amcl.experiments import ENTRIES, SCALES
 from amcl.experiments.cases import AMCL, BASELINE, NONE
 from amcl.experiments.paper.numbers import TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_8
 from amcl.recipes import default
-from amcl.sweep.fields import differing, spelled, value_of
 
 PAPER = SCALES["paper"]
 

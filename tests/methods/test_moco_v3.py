@@ -8,8 +8,9 @@ import torch
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.config import OptimizerSettings
 from amcl.methods import LGPSettings, MoCoV3Settings, make_method, settings_class
-from amcl.training.optimizers import OptimizerSettings, parameter_groups
+from amcl.training.optimizers import parameter_groups
 from reference import masked as literal
 
 IMAGES, SIZE, DEPTH = 5, 16, 6

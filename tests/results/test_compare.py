@@ -11,11 +11,11 @@ from rich.console import Console
 from scipy import stats
 
 from amcl.cli.compare import main
+from amcl.config import Config
 from amcl.evaluation.results import Result
 from amcl.methods import MoCoSettings, SimCLRSettings
 from amcl.results import Comparison, compare, read_run
 from amcl.results.read import run_names
-from amcl.training import Config
 
 AMCL = {"method": {"heads": 3, "temperature": "adaptive"}}
 

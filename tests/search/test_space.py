@@ -7,11 +7,11 @@ import optuna
 import pytest
 import torch
 
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.methods.heads import ADAPTIVE
 from amcl.recipes import names, recipe
 from amcl.search.space import Choice, Range, paper_space, space_from, suggest
-from amcl.sweep.fields import with_values
-from amcl.training import Config
 
 AMCL = [name for name in names() if name.endswith("-amcl")]
 CONTRASTIVE = ("simclr", "moco", "can", "mocov3", "lgp")

@@ -14,16 +14,16 @@ from torch import nn
 
 from amcl import losses
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.config import HardwareSettings
+from amcl.config.fields import effective, value_of, with_values
 from amcl.data import Batch, load_dataset
 from amcl.methods import LGPSettings
 from amcl.methods.masked import MaskedSettings
 from amcl.recipes import recipe
 from amcl.search.space import paper_space, suggest
-from amcl.sweep.fields import effective, value_of, with_values
 from amcl.sweep.outcome import carry_out
 from amcl.temperature import AdaptiveTemperature
 from amcl.training import pretrain
-from amcl.training.config import HardwareSettings
 from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
 from amcl.training.start import first_stage, method_to_train

@@ -6,7 +6,7 @@ import pytest
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings
-from amcl.training import Config
+from amcl.config import Config
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from amcl import recipes
-from amcl.methods import SimCLRSettings, method_names
-from amcl.methods.heads import Scheme
-from amcl.sweep.fields import (
+from amcl.config import Config
+from amcl.config.fields import (
     differing,
     effective,
     field_name,
@@ -22,7 +21,8 @@ from amcl.sweep.fields import (
     value_of,
     with_values,
 )
-from amcl.training import Config
+from amcl.methods import SimCLRSettings, method_names
+from amcl.methods.heads import Scheme
 
 METHODS = method_names()
 

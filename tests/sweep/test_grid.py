@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from amcl import recipes
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.methods import SimCLRSettings
 from amcl.sweep import Point, axes_of, grid
-from amcl.sweep.fields import with_values
 from amcl.sweep.grid import unnamed_differences
-from amcl.training import Config
 
 
 def test_axes_as_they_are_typed():

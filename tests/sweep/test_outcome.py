@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from amcl import recipes
+from amcl.config.fields import with_values
 from amcl.methods import Method
-from amcl.sweep.fields import with_values
 from amcl.sweep.outcome import Stopped, carry_out, probes
 from amcl.training import Interrupted, RunError, pretrain
 from tiny_runs import interrupt_at

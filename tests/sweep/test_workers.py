@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.sweep import SweepFolder, grid, sweep
 from amcl.sweep import workers as module
-from amcl.sweep.fields import with_values
 from amcl.sweep.workers import for_workers, work_together
-from amcl.training import Config, Interrupted, RunError
+from amcl.training import Interrupted, RunError
 from tiny_runs import picture_folder
 
 

@@ -9,8 +9,8 @@ import tomli_w
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings
+from amcl.config import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.methods import MoCoSettings, SimCLRSettings, method_names, settings_class
-from amcl.training import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.views import ViewSettings
 
 METHODS = method_names()

@@ -11,9 +11,10 @@ from amcl import recipes
 from amcl.cli import main
 from amcl.cli.pretrain import parse
 from amcl.cli.start import length_notes
-from amcl.sweep.fields import differing, with_values
+from amcl.config import Config
+from amcl.config.fields import differing, with_values
 from amcl.sweep.outcome import carry_out
-from amcl.training import Config, RunError, pretrain, read_metrics
+from amcl.training import RunError, pretrain, read_metrics
 from amcl.training.fit import at_length, fitted, suitable_batch
 from tiny_runs import interrupt_at, picture_folder
 

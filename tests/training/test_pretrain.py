@@ -21,19 +21,12 @@ from safetensors.torch import load_file
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings, load_backbone
 from amcl.cli import main
+from amcl.config import Config
 from amcl.data import Batch, load_dataset
 from amcl.data.builtin import builtin
 from amcl.losses import LossStats, PairStats
 from amcl.methods import MAESettings, Method, make_method
-from amcl.training import (
-    Config,
-    Interrupted,
-    NonFiniteError,
-    RunError,
-    RunFolder,
-    pretrain,
-    read_metrics,
-)
+from amcl.training import Interrupted, NonFiniteError, RunError, RunFolder, pretrain, read_metrics
 from amcl.training import watch as watching
 from amcl.training.checkpoint import load_checkpoint, save_tensors
 from amcl.training.display import Display

@@ -19,9 +19,10 @@ import pytest
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings
+from amcl.config import Config
 from amcl.methods import HeadSettings, method_names, settings_class
 from amcl.methods.masked import MaskedSettings
-from amcl.training import Config, pretrain, read_metrics
+from amcl.training import pretrain, read_metrics
 from amcl.training.checkpoint import load_checkpoint
 
 METHODS = method_names()

@@ -14,8 +14,9 @@ import pytest
 
 from amcl import recipes
 from amcl.cli import main
+from amcl.config import Config
 from amcl.methods import Method
-from amcl.training import Config, Interrupted, RunError, RunFolder, pretrain, read_metrics
+from amcl.training import Interrupted, RunError, RunFolder, pretrain, read_metrics
 from amcl.training.checkpoint import load_checkpoint
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 

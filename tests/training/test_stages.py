@@ -13,9 +13,10 @@ from safetensors.torch import load_file
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings, load_backbone
+from amcl.config import Config
 from amcl.methods import LGPSettings, MAESettings, Method, method_names
 from amcl.models import open_model
-from amcl.training import Config, Interrupted, RunError, RunFolder, pretrain, read_metrics
+from amcl.training import Interrupted, RunError, RunFolder, pretrain, read_metrics
 from amcl.training.checkpoint import load_checkpoint
 from amcl.training.start import first_stage, fresh_method, init_from, init_of
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit

@@ -11,10 +11,10 @@ from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, refuse_unused, require_images
 from amcl.cli.tables import results_console, show_page
+from amcl.config.toml import unknown
 from amcl.experiments import ANALYSES, analyze
 from amcl.redaction import redact_command
 from amcl.sweep.judge import Split
-from amcl.training.config import unknown
 from amcl.training.display import console, log_to_console
 
 _LISTED = "\n\n".join(f"{a.name}: {a.question}" for a in ANALYSES.values())

@@ -3,8 +3,8 @@
 import torch
 
 from amcl.backbones import SMALL, Backbone
+from amcl.config import Config
 from amcl.methods import make_method
-from amcl.training import Config
 
 FEW_PIXELS = 16
 MANY_HEADS = 16

@@ -24,10 +24,11 @@ from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
 from amcl.cli.tables import results_console
+from amcl.config import Config
 from amcl.environment import environment
 from amcl.files import write_text
 from amcl.settings import whole_number
-from amcl.training import Config, RunFolder
+from amcl.training import RunFolder
 from amcl.training.display import console
 from amcl.training.start import first_stage
 

@@ -11,10 +11,11 @@ from amcl.backbones import Backbone
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console
+from amcl.config import Config
 from amcl.data import load_dataset
 from amcl.evaluation import extract, knn_accuracy
 from amcl.methods import settings_class
-from amcl.training import Config, RunFolder, pretrain, read_metrics
+from amcl.training import RunFolder, pretrain, read_metrics
 from amcl.training.display import console, log_to_console
 from amcl.training.start import first_stage
 from amcl.views import Views

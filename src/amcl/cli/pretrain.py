@@ -11,10 +11,10 @@ from pathlib import Path
 from amcl.cli.cautions import cautions
 from amcl.cli.options import read_options
 from amcl.cli.start import Start, base_config, length_notes, refuse_unused, require_images
+from amcl.config import Config
+from amcl.config.fields import differing
 from amcl.redaction import redact
-from amcl.sweep.fields import differing
-from amcl.training import Config, Interrupted, RunError, pretrain
-from amcl.training.config import UNLEARNED
+from amcl.training import Interrupted, RunError, pretrain
 from amcl.training.display import console, log_to_console
 
 logger = logging.getLogger("amcl")
@@ -128,7 +128,7 @@ def free_folder(config: Config) -> Path:
 
 def _only_what_may_change(base: Config, options: Options) -> None:
     """Raise an error if a resumed run would learn something else, but for its length."""
-    free = ("epochs", *UNLEARNED)
+    free = ("epochs",)
     changed = [
         f"--{name.replace('_', '-')}"
         for name in differing(base, options.settings)

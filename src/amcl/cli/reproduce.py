@@ -10,6 +10,7 @@ import tyro
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console, show_page
+from amcl.config import HardwareSettings
 from amcl.data import missing_sets
 from amcl.experiments import ENTRIES, SCALES, reproduce
 from amcl.experiments.estimate import seconds, spelled
@@ -17,7 +18,6 @@ from amcl.experiments.reproduce import entry_of, runs_of, sets_of
 from amcl.experiments.scales import Scale, ScaleName
 from amcl.results import Table
 from amcl.results.numbers import plural
-from amcl.training import HardwareSettings
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Run what is behind a table or figure, and show it beside the paper's numbers.

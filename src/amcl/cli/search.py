@@ -12,9 +12,9 @@ from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
 from amcl.cli.tables import results_console
+from amcl.config import Config
 from amcl.search.folder import TRIALS, Pruner, StudyFolder
 from amcl.search.objective import Objective
-from amcl.training import Config
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Find the settings that serve best: the paper's 25 trials, by a validation split.

@@ -12,11 +12,12 @@ import tyro
 
 from amcl import recipes
 from amcl.backbones import load_backbone
+from amcl.config import Config
+from amcl.config.fields import differing
+from amcl.config.rules import check_used
 from amcl.methods import method_names
-from amcl.sweep.fields import differing
-from amcl.training import Config, RunFolder
+from amcl.training import RunFolder
 from amcl.training.fit import at_length
-from amcl.training.unused import check_used
 
 Number = TypeVar("Number", int, float)
 Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]

@@ -5,7 +5,7 @@ from numbers import Integral
 from typing import Any, Literal
 
 from amcl.data.images import Images
-from amcl.settings import choose, finite_number, whole_number
+from amcl.settings import choose, non_negative, whole_number
 
 Labels = Literal["auto", "folders", "none"]
 ProbeSplit = Literal["validation", "test", "none"]
@@ -41,7 +41,7 @@ class Options:
         if self.bank is not None:
             whole_number("bank", self.bank, "give how many images to compare with, or None for all")
         _count("workers", self.workers, "give how many processes decode, or 0 for none")
-        finite_number("memory", self.memory, "give GiB of decoded images to keep, 0 keeps none")
+        non_negative("memory", self.memory, "give GiB of decoded images to keep, 0 keeps none")
 
     @property
     def probes(self) -> bool:

@@ -19,7 +19,7 @@ from amcl.evaluation.labeled import (
     top_k,
 )
 from amcl.seeds import generator, seed_of
-from amcl.settings import choose, finite_number, whole_number
+from amcl.settings import choose, non_negative, whole_number
 from amcl.views import ViewSettings
 
 
@@ -54,15 +54,15 @@ class LinearSettings:
 
     def __post_init__(self) -> None:
         whole_number("epochs", self.epochs)
-        finite_number("min_steps", self.min_steps, "0 adds no epochs")
+        non_negative("min_steps", self.min_steps, "0 adds no epochs")
         whole_number("batch_size", self.batch_size)
         choose("norm", self.norm, ("none", "batch"))
         if self.norm == "batch" and self.batch_size < 2:
             raise ValueError("norm='batch' needs a batch_size of 2 or more, got 1.")
         check_grid("lrs", self.lrs)
         check_share("hold_out", self.hold_out)
-        finite_number("weight_decay", self.weight_decay, "0 switches it off")
-        if finite_number("momentum", self.momentum, "0.9 is usual") >= 1:
+        non_negative("weight_decay", self.weight_decay, "0 switches it off")
+        if non_negative("momentum", self.momentum, "0.9 is usual") >= 1:
             raise ValueError(f"momentum must be below 1, got {self.momentum}: 0.9 is usual.")
         if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov needs a momentum above 0: raise it, or set nesterov=False.")

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amcl.analysis import PairSettings
+from amcl.config import Config
 from amcl.experiments.analyses import ANALYSES
 from amcl.experiments.cases import AUROC, KNN, LINEAR, Metric
 from amcl.experiments.experiment import Experiment
@@ -11,7 +12,6 @@ from amcl.experiments.runs import RunPool, check_labels
 from amcl.settings import choose
 from amcl.sweep.judge import Split
 from amcl.sweep.workers import Tell
-from amcl.training import Config
 
 METRICS: dict[str, Metric] = {"knn": KNN, "linear": LINEAR, "auroc": AUROC}
 

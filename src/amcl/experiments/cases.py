@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from amcl.config import Config
+from amcl.config.fields import value_from, with_values
 from amcl.evaluation import PROTOCOLS, Protocol
 from amcl.recipes import as_published, with_amcl
-from amcl.sweep.fields import value_from, with_values
-from amcl.training import Config
 
 Source = Protocol | Literal["pairs", "course"]
 Change = str | Callable[[Config, str], Config]

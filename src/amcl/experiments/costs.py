@@ -1,6 +1,7 @@
 """The cost of AMCL beside the paper's figures (Table 8), and its three designs (Fig. 2)."""
 
 from amcl.analysis.cost import Row, compare_cost, cost_of, cost_table, rows
+from amcl.config.fields import with_values
 from amcl.drawing import PALETTE, bare, figure_of, legend_below
 from amcl.experiments.page import Topic
 from amcl.experiments.paper.numbers import TABLE_8
@@ -8,7 +9,6 @@ from amcl.methods import settings_class
 from amcl.recipes import recipe, with_amcl
 from amcl.report import Chart
 from amcl.results import Cell, Table
-from amcl.sweep.fields import with_values
 
 _SHOWN = {
     "parameters": (0, 1),

@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import cache
 
 from amcl.analysis.cost import backbone_flops, image_size_of
+from amcl.config import Config
 from amcl.sweep import Point
-from amcl.training import Config
 
 IMAGES = {
     "builtin": 2000,

@@ -4,6 +4,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from amcl.config import HardwareSettings
+from amcl.config.toml import unknown
 from amcl.data import missing_sets
 from amcl.data.named import NAMED
 from amcl.experiments.cases import AMCL, Part
@@ -15,8 +17,7 @@ from amcl.experiments.scales import SCALES, Scale, ScaleName
 from amcl.settings import choose, whole_number
 from amcl.sweep import Point
 from amcl.sweep.workers import Tell
-from amcl.training import HardwareSettings, RunError, RunFolder
-from amcl.training.config import unknown
+from amcl.training import RunError, RunFolder
 
 
 def entry_of(name: str) -> Entry:

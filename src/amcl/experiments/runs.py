@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from amcl.analysis import PairSample, PairSettings, sample_of_run, separations, temperatures
+from amcl.config import Config, HardwareSettings
+from amcl.config.fields import differing, spelled, value_of, with_values
 from amcl.data import has_test_split
 from amcl.evaluation import Protocol, Protocols
 from amcl.evaluation.results import read_results
@@ -16,10 +18,9 @@ from amcl.files import write_text
 from amcl.results import Measurement, Record
 from amcl.results.seeds import MEASURED
 from amcl.sweep import Point, SweepFolder, sweep
-from amcl.sweep.fields import differing, spelled, value_of, with_values
 from amcl.sweep.judge import Split, metrics_of, splits_for
 from amcl.sweep.workers import Tell
-from amcl.training import Config, HardwareSettings, Interrupted, RunError, read_metrics
+from amcl.training import Interrupted, RunError, read_metrics
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
 

@@ -1,10 +1,11 @@
 """Scales: how much of an experiment of the paper is run."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from amcl.analysis import PairSettings
+from amcl.config import Config, OptimizerSettings
 from amcl.data.named import NAMED
 from amcl.evaluation import (
     FewLabelsSettings,
@@ -14,11 +15,8 @@ from amcl.evaluation import (
     Protocols,
     UnlabeledSettings,
 )
-from amcl.methods import LGPSettings, MoCoSettings
-from amcl.methods.masked import MaskedSettings
+from amcl.methods import MethodSettings
 from amcl.recipes import default
-from amcl.training import Config
-from amcl.training.optimizers import OptimizerSettings
 
 ScaleName = Literal["smoke", "cpu", "paper"]
 
@@ -49,17 +47,18 @@ class Scale:
         return published if self.own_data else (self.data,)
 
 
+def _with_known(method: MethodSettings, **values: Any) -> MethodSettings:
+    """Return the settings of a method with other values of those fields that it has."""
+    names = {field.name for field in fields(method)}
+    return replace(method, **{name: value for name, value in values.items() if name in names})
+
+
 def _smoke(config: Config) -> Config:
     """Two steps on a handful of images: it shows that all works, and nothing else."""
-    method = config.method
-    if isinstance(method, MoCoSettings):
-        method = replace(method, queue=128)
-    if isinstance(method, LGPSettings):
-        method = replace(method, mae_epochs=1)
     return replace(
         config,
         data=replace(config.data, subset=64, workers=0),
-        method=method,
+        method=_with_known(config.method, queue=128, mae_epochs=1),
         run=replace(config.run, epochs=1, batch_size=32, probe_every=1, knn_k=5),
     )
 
@@ -87,16 +86,14 @@ def _cpu(config: Config) -> Config:
     A vision transformer is timm's smallest.
     """
     method, backbone, optimizer = config.method, config.backbone, config.optimizer
-    if isinstance(method, LGPSettings):
-        method = replace(method, mae_epochs=20, mae_lr=1e-3)
-    if isinstance(method, MaskedSettings):
-        method = replace(method, decoder_dim=64, decoder_depth=1, decoder_heads=4)
+    method = _with_known(method, mae_epochs=20, mae_lr=1e-3)
+    method = _with_known(method, decoder_dim=64, decoder_depth=1, decoder_heads=4)
     if backbone.backbone.startswith("vit"):
         backbone = replace(backbone, backbone="test_vit", patch=4)
         optimizer = replace(optimizer, lr=1e-3, warmup_epochs=2)
     else:
         backbone = replace(backbone, backbone="resnet18", width=0.25)
-        lr, settings = _TUNED[method.name]
+        lr, settings = _TUNED.get(method.name, (0.004, {}))
         method = replace(method, **settings)
         optimizer = OptimizerSettings(
             optimizer="adamw", lr=lr, weight_decay=1e-4, warmup_epochs=1, decay_norm_and_bias=True

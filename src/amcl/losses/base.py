@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from amcl.functional import all_pairs, literal_prior_tau, unit
-from amcl.settings import choose, finite_number, positive_number, whole_number
+from amcl.settings import choose, non_negative, positive_number, whole_number
 from amcl.temperature import Temperature
 from amcl.temperature.adaptive import PRIOR_FIX
 
@@ -55,7 +55,7 @@ class HeadLoss(nn.Module):
                 f"temperature must be a scheme of amcl.temperature, got {temperature!r}. "
                 "For a fixed number: ConstantTemperature(0.1)."
             )
-        finite_number("beta", beta, "0 switches Ω off")
+        non_negative("beta", beta, "0 switches Ω off")
         if prior_tau != "literal":
             positive_number("prior_tau", prior_tau, PRIOR_FIX)
         choose("head_reduction", head_reduction, ("mean", "sum"))

@@ -11,7 +11,7 @@ from amcl.functional.cross_correlation import omega_weights, row_sum
 from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
-from amcl.settings import choose, finite_number
+from amcl.settings import choose, non_negative
 from amcl.temperature import Temperature
 
 _LOW = 0.5  # temperatures below this ask for channels that do not correlate
@@ -71,7 +71,7 @@ class CrossCorrelationLoss(PairLoss):
         )
         choose("omega_reduction", omega_reduction, ("mean", "sum"))
         choose("phi_on", phi_on, ("samples", "channels"))
-        finite_number("lam", lam, "λ weighs the off-diagonal part, usually 0.005")
+        non_negative("lam", lam, "λ weighs the off-diagonal part, usually 0.005")
         self.lam, self.omega_reduction, self.phi_on = float(lam), omega_reduction, phi_on
         self.standardize = standardize
         bounds = self._bounds(temperature.branch("positive"))

@@ -14,7 +14,7 @@ from amcl.methods.heads import HeadMethod
 from amcl.methods.masked import MaskedSettings, noise_like, patch_of
 from amcl.methods.registry import register_method
 from amcl.modules import NoiseEmbedding, encode_visible, fix_positions, xavier_start
-from amcl.settings import finite_number
+from amcl.settings import non_negative
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +38,10 @@ class CANSettings(ContrastiveSettings, MaskedSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        finite_number("noise", self.noise, "0 switches it off")
+        non_negative("noise", self.noise, "0 switches it off")
         weights = ("contrast_weight", "reconstruction_weight", "denoising_weight")
         for name in weights:
-            finite_number(name, getattr(self, name), "0 switches it off")
+            non_negative(name, getattr(self, name), "0 switches it off")
         if not any(getattr(self, name) for name in weights):
             raise ValueError(f"{', '.join(weights)} are all 0: there is nothing to learn.")
 

@@ -1,6 +1,6 @@
 """What methods with projection heads share: heads, temperature and loss, composed by settings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeVar
 
@@ -25,6 +25,7 @@ from amcl.temperature import (
     range_around,
 )
 from amcl.temperature.adaptive import PRIOR_FIX, PhiOutput
+from amcl.temperature.base import Sign
 
 Scheme = Literal[
     "constant",
@@ -99,6 +100,10 @@ class HeadSettings(MethodSettings):
 
     has_heads: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule, ...]] = RULES
+    signs: ClassVar[tuple[Sign, ...]] = ("positive", "negative")
+    """Signs of the pairs, of images or channels, that the loss compares."""
+    unsupported: ClassVar[Mapping[str, str]] = {}
+    """Temperature schemes that the method does not take, and why."""
 
     heads: int = 1
     """C, the number of projection heads (for SimSiam: of predictors)."""
@@ -143,6 +148,11 @@ class HeadSettings(MethodSettings):
         super().__post_init__()
         whole_number("heads", self.heads)
         choose("temperature", self.temperature, Scheme.__args__)  # type: ignore[attr-defined]
+        if self.temperature in self.unsupported:
+            raise ValueError(
+                f"temperature={self.temperature!r} {self.unsupported[self.temperature]}: choose "
+                "another temperature or method."
+            )
         if not self.projector:
             raise ValueError("projector must name at least one width, such as (512, 128), got ().")
         positive_number("tau", self.tau, "usual values are 0.05 to 1")

@@ -14,7 +14,7 @@ from amcl.methods.masked import MaskedSettings
 from amcl.methods.moco_v3 import MoCoV3, MoCoV3Settings
 from amcl.methods.registry import register_method
 from amcl.modules import Anchor, plain_vit
-from amcl.settings import Rule, finite_number, positive_number, whole_number
+from amcl.settings import Rule, non_negative, positive_number, whole_number
 
 _CROP_AND_FLIP = "ae"  # MAE augments with these alone
 
@@ -48,8 +48,8 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         for scale in self.thirds:
-            finite_number("thirds", scale, "0 holds a third of the blocks fixed")
-        finite_number("pull", self.pull, "0 switches it off")
+            non_negative("thirds", scale, "0 holds a third of the blocks fixed")
+        non_negative("pull", self.pull, "0 switches it off")
         whole_number("mae_epochs", self.mae_epochs)
         positive_number("mae_lr", self.mae_lr)
 

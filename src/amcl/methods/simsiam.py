@@ -1,6 +1,6 @@
 """SimSiam: each view predicts the other's projection, which is held fixed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +14,7 @@ from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.methods.registry import register_method
 from amcl.modules import LastNorm, ProjectionHeads
 from amcl.settings import whole_number
+from amcl.temperature.base import Sign
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,12 @@ class SimSiamSettings(HeadSettings):
 
     name: ClassVar[str] = "simsiam"
     title: ClassVar[str] = "SimSiam"
+    signs: ClassVar[tuple[Sign, ...]] = ("positive",)
+    unsupported: ClassVar[Mapping[str, str]] = {
+        "uncertainty": "(TaU) is an extra output of a projector, and SimSiam's pairs start at its "
+        "predictors",
+        "adaptive-negative": "adapts the temperatures of negative pairs, and SimSiam has none",
+    }
 
     tau: float = 1.0
     beta: float = 3.0
@@ -44,16 +51,6 @@ class SimSiamSettings(HeadSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         whole_number("predictor", self.predictor, "it is a width, such as 512")
-        if self.temperature == "uncertainty":
-            raise ValueError(
-                "temperature='uncertainty' (TaU) is an extra output of a projector, and SimSiam's "
-                "pairs start at its predictors: choose another temperature or method."
-            )
-        if self.temperature == "adaptive-negative":
-            raise ValueError(
-                "temperature='adaptive-negative' adapts the temperatures of negative pairs, and "
-                "SimSiam has none: choose 'adaptive' or 'constant'."
-            )
 
 
 @register_method(SimSiamSettings)

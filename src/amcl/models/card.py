@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from amcl.config import Config
 from amcl.evaluation.features import fingerprint
 from amcl.evaluation.results import Result, how, read_results, spelled
 from amcl.models.subject import Subject
-from amcl.training import Config
 from amcl.training.start import first_stage
 
 CITATION = """@inproceedings{wang2024adaptive,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from amcl.backbones import SMALL
+from amcl.config import DataSettings
 from amcl.data import (
     DataSet,
     Images,
@@ -19,7 +20,7 @@ from amcl.data import (
 from amcl.evaluation import Evaluation, KnnSettings, Protocols, Transform
 from amcl.models.subject import Subject
 from amcl.settings import choose
-from amcl.training import DataSettings, RunError, RunFolder
+from amcl.training import RunError, RunFolder
 from amcl.training.hardware import find_accelerator
 
 logger = logging.getLogger("amcl")

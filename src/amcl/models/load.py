@@ -28,7 +28,7 @@ from amcl.models.method import (
 from amcl.models.subject import Subject
 from amcl.models.weights import Table, load_weights, tables_of
 from amcl.seeds import seed_of
-from amcl.settings import finite_number, positive_number
+from amcl.settings import non_negative, positive_number
 from amcl.training import RunFolder
 from amcl.training.checkpoint import read_safely
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD
@@ -293,6 +293,6 @@ def _rgb(name: str, values: Sequence[float] | None) -> Rgb | None:
         return None
     if len(values) != 3:
         raise ValueError(f"{name} must be three numbers (red, green, blue), got {tuple(values)}.")
-    check = positive_number if name == "std" else finite_number
+    check = positive_number if name == "std" else non_negative
     red, green, blue = (check(name, v, "it is for pixels in [0, 1], as 0.5") for v in values)
     return red, green, blue

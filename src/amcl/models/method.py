@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from amcl.backbones import Backbone, backbone_of, own_randomness, read_safetensors
+from amcl.config import Config
 from amcl.methods import Method, make_method
 from amcl.models.weights import Table
-from amcl.training import Config, RunError, RunFolder
+from amcl.training import RunError, RunFolder
 from amcl.training.checkpoint import check_format, read_safely
 
 _NETWORK = "backbone.network."  # where a method's state dict keeps the network

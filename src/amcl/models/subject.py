@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from amcl.backbones import Backbone
+from amcl.config import Config
 from amcl.data.images import Rgb
-from amcl.training import Config
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,9 +11,9 @@ import pkgutil
 from dataclasses import replace
 from functools import cache
 
+from amcl.config import Config
 from amcl.recipes.registry import published, recipes_by_name, register_recipes, register_variant
 from amcl.recipes.sets import SETS
-from amcl.training.config import Config
 
 __all__ = [
     "as_published",

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
+from amcl.config import Config, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.methods import BarlowTwinsSettings
 from amcl.recipes.registry import register_recipes
 from amcl.recipes.sets import resnet, two_sided_views
-from amcl.training.config import Config, HardwareSettings, RunSettings
-from amcl.training.optimizers import OptimizerSettings
 
 METHODS = {
     "builtin": BarlowTwinsSettings(projector=(256, 256)),

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from amcl.config import Config
 from amcl.methods import CANSettings
 from amcl.recipes.registry import register_recipes, register_variant
 from amcl.recipes.sets import LARGE, decoder, hidden, vit
-from amcl.training.config import Config
 from amcl.views import ViewSettings
 
 

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from amcl.config import Config
 from amcl.methods import LGPSettings
 from amcl.recipes.moco_v3 import heads
 from amcl.recipes.registry import register_recipes, register_variant
 from amcl.recipes.sets import LARGE, decoder, vit
-from amcl.training.config import Config
 
 
 @register_recipes("lgp")

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
+from amcl.config import Config, OptimizerSettings
 from amcl.methods import MoCoSettings
 from amcl.recipes.registry import register_recipes
 from amcl.recipes.sets import resnet
-from amcl.training.config import Config
-from amcl.training.optimizers import OptimizerSettings
 from amcl.views import ViewSettings
 
 _CIFAR = MoCoSettings(tau=0.1, queue=4096, momentum=0.99, symmetric=True)

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+from amcl.config import Config
 from amcl.methods import MoCoV3Settings
 from amcl.recipes.registry import register_recipes, register_variant
 from amcl.recipes.sets import LARGE, hidden, vit
-from amcl.training.config import Config
 
 
 @register_recipes("mocov3")

@@ -5,9 +5,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from amcl.config import Config
 from amcl.methods import settings_class
 from amcl.recipes import sets
-from amcl.training.config import Config
 
 Make = Callable[[str], Config]
 F = TypeVar("F", bound=Make)

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from amcl.backbones import BackboneSettings
-from amcl.training.config import PLACEHOLDER, Config, DataSettings, RunSettings
-from amcl.training.optimizers import OptimizerSettings
+from amcl.config import PLACEHOLDER, Config, DataSettings, OptimizerSettings, RunSettings
 from amcl.views import ViewSettings
 
 SETS = ("builtin", "folder", "cifar10", "cifar100", "stl10", "tinyimagenet", "imagenet")

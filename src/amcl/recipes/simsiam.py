@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 
+from amcl.config import Config, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.methods import SimSiamSettings
 from amcl.recipes.registry import register_recipes
 from amcl.recipes.sets import resnet
-from amcl.training.config import Config, HardwareSettings, RunSettings
-from amcl.training.optimizers import OptimizerSettings
 from amcl.views import ViewSettings
 
 METHODS = {

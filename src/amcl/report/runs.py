@@ -16,13 +16,14 @@ from amcl.analysis import (
     separations,
     temperatures,
 )
+from amcl.config import Config
 from amcl.evaluation import Result, read_results
 from amcl.evaluation.unlabeled import Separation
 from amcl.report.blocks import Beside, Block, Chart
 from amcl.results import Table
 from amcl.results.read import run_folders, run_names
 from amcl.settings import choose
-from amcl.training import Config, RunError, RunFolder, read_metrics
+from amcl.training import RunError, RunFolder, read_metrics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,14 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from amcl.config.fields import effect_of
 from amcl.evaluation.results import Result, read_results
 from amcl.results.record import Record
-
-_FREE = {  # settings of a run that change nothing that is learned
-    *("data.workers", "data.memory", "data.data_root", "run.log_every", "run.save_every"),
-    *("run.save_minutes", "run.keep_every", "run.probe_every", "run.knn_k", "run.tensorboard"),
-    *("run.wandb", "run.seed"),
-}
 
 
 def run_folders(paths: Sequence[str | Path], command: str) -> list[Path]:
@@ -61,7 +56,7 @@ def read_run(path: Path) -> Record:
     learned = {
         name: value
         for name, value in settings.items()
-        if name not in _FREE and not name.startswith("hardware.")
+        if name != "run.seed" and effect_of(*name.partition(".")[::2]) == "learning"
     }
     metrics = {
         f"{result.protocol}_{name}_{result.split}": value

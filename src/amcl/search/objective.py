@@ -4,10 +4,11 @@ import math
 from dataclasses import replace
 from typing import Literal
 
+from amcl.config import Config
 from amcl.data import DataSet
 from amcl.results import Record
 from amcl.sweep.outcome import Row
-from amcl.training import Config, RunError
+from amcl.training import RunError
 
 Objective = Literal["knn", "linear", "effective-rank"]
 OBJECTIVES: tuple[Objective, ...] = Objective.__args__  # type: ignore[attr-defined]

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from amcl.sweep.fields import (
+from amcl.config import Config
+from amcl.config.fields import (
     effective,
     field_name,
     has_effect,
@@ -16,8 +17,7 @@ from amcl.sweep.fields import (
     value_from,
     with_values,
 )
-from amcl.training import Config
-from amcl.training.unused import conditions, values_of
+from amcl.config.rules import conditions, values_of
 
 if TYPE_CHECKING:
     from optuna import Trial

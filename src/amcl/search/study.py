@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from amcl.config import Config
+from amcl.config.fields import spelled, value_from, with_values
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.search.folder import Definition, Pruner, StudyFolder
@@ -17,10 +19,9 @@ from amcl.search.trials import SearchRuns
 from amcl.search.verdict import Verdict, complete, verdict_of
 from amcl.settings import whole_number
 from amcl.sweep.engine import Trials, tell_running, work
-from amcl.sweep.fields import spelled, value_from, with_values
 from amcl.sweep.storage import resume_command, storage_url
 from amcl.sweep.workers import Tell, for_workers, work_together
-from amcl.training import Config, Interrupted, RunError
+from amcl.training import Interrupted, RunError
 from amcl.training.pretrain import load_data
 from amcl.training.start import first_stage
 

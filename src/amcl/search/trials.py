@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from amcl.config import Config
+from amcl.config.fields import spelled, with_values
 from amcl.evaluation import Protocol
 from amcl.progress import duration
 from amcl.results import Record
@@ -16,12 +18,11 @@ from amcl.search.objective import LABELS, METRICS, Objective, format_score, prob
 from amcl.search.space import suggest
 from amcl.search.verdict import best_of, complete
 from amcl.sweep.engine import Lost, Runs
-from amcl.sweep.fields import spelled, with_values
 from amcl.sweep.judge import judge
 from amcl.sweep.outcome import Row, Stopped, carry_out, collapsed, probes, reason_of
 from amcl.sweep.storage import open_study
 from amcl.sweep.workers import Tell
-from amcl.training import Config, RunError
+from amcl.training import RunError
 from amcl.training.watch import COLLAPSED
 
 if TYPE_CHECKING:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from amcl.config import Config
+from amcl.config.fields import value_of
 from amcl.results import Record
 from amcl.results.intervals import (
     accuracy_difference,
@@ -15,8 +17,6 @@ from amcl.results.intervals import (
 from amcl.search.folder import Definition
 from amcl.search.objective import LABELS, Objective, format_score, score
 from amcl.search.space import Choice, Range, Space
-from amcl.sweep.fields import value_of
-from amcl.training import Config
 
 
 @dataclass(frozen=True, kw_only=True)

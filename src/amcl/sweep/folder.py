@@ -7,16 +7,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from amcl.config import Config
+from amcl.config.fields import differing
 from amcl.evaluation import PROTOCOLS, Protocol
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.settings import choose
 from amcl.sweep.engine import Trials
-from amcl.sweep.fields import differing
 from amcl.sweep.grid import Point, unnamed_differences
 from amcl.sweep.judge import SPLITS, Split
 from amcl.sweep.storage import FILE, check_storage, open_study, storage_url, without_password
-from amcl.training import Config, RunError
+from amcl.training import RunError
 
 if TYPE_CHECKING:
     import optuna

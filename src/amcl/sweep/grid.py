@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amcl.sweep.fields import (
+from amcl.config import Config
+from amcl.config.fields import (
     differing,
     effective,
     field_name,
@@ -16,7 +17,6 @@ from amcl.sweep.fields import (
     value_from,
     with_values,
 )
-from amcl.training import Config
 
 # Axes that say where a run's settings start from, and so what its other fields are by default.
 BASES = ("recipe", "config", "method", "data", "init")

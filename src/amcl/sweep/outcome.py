@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from amcl.config import Config
+from amcl.config.fields import differing, on_machine
 from amcl.results import Record, Status
-from amcl.sweep.fields import differing, on_machine
-from amcl.training import Config, NonFiniteError, RunError, RunFolder, pretrain, read_metrics
+from amcl.training import NonFiniteError, RunError, RunFolder, pretrain, read_metrics
 from amcl.training.errors import UnfitError
 from amcl.training.watch import COLLAPSED
 

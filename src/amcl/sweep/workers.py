@@ -16,9 +16,10 @@ from typing import Any
 
 import torch
 
+from amcl.config import Config
 from amcl.redaction import redact
 from amcl.settings import whole_number
-from amcl.training import Config, Interrupted, RunError
+from amcl.training import Interrupted, RunError
 from amcl.training.display import log_to_console
 
 Tell = Callable[[str], None]

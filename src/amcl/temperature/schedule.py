@@ -3,7 +3,7 @@
 import torch
 
 from amcl import functional as F
-from amcl.settings import finite_number, positive_number
+from amcl.settings import non_negative, positive_number
 from amcl.temperature.base import Temperature, for_each_anchor
 
 
@@ -31,7 +31,7 @@ class ScheduledTemperature(Temperature):
         return for_each_anchor(tau, z)
 
     def set_epoch(self, epoch: float) -> None:
-        self.epoch.fill_(finite_number("epoch", epoch, "count from the start of training"))
+        self.epoch.fill_(non_negative("epoch", epoch, "count from the start of training"))
 
     def extra_repr(self) -> str:
         return f"tau_min={self.tau_min:.4g}, tau_max={self.tau_max:.4g}, period={self.period:.4g}"

@@ -1,13 +1,8 @@
 """Pre-training: configuration, loop, checkpoints, run folder."""
 
-from amcl.training.config import (
-    Config,
-    DataSettings,
-    HardwareSettings,
-    RunSettings,
-)
+from amcl.config import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.training.errors import Interrupted, NonFiniteError, RunError
-from amcl.training.optimizers import LARS, OptimizerSettings
+from amcl.training.optimizers import LARS
 from amcl.training.pretrain import pretrain
 from amcl.training.run_folder import RunFolder, read_metrics
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 
-from amcl.training.config import Config
+from amcl.config import Config
 
 _STEPS = 8  # an epoch of few images has this many steps,
 _SMALL = 32  # unless that would take batches of fewer images

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from amcl.training.config import HardwareSettings
+from amcl.config import HardwareSettings
 from amcl.training.errors import Interrupted, RunError, StoppedWaiting
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from amcl.training.config import Config
+from amcl.config import Config
 from amcl.training.display import Display
 from amcl.training.plan import Plan
 from amcl.training.run_folder import RunFolder

@@ -2,8 +2,8 @@
 
 import logging
 
+from amcl.config import Config
 from amcl.methods import Method
-from amcl.training.config import Config
 from amcl.training.plan import Plan, counted
 from amcl.training.run_folder import RunFolder
 

@@ -1,95 +1,14 @@
 """Optimizers and the learning rate: SGD, LARS and AdamW, warm-up and cosine."""
 
-import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
+from amcl.config import OptimizerSettings
 from amcl.methods import Method
 from amcl.modules import ProjectionHeads
-from amcl.schedule import lr_factor
-from amcl.settings import Rule, choose, finite_number, positive_number
-
-
-@dataclass(frozen=True, kw_only=True)
-class OptimizerSettings:
-    """Optimizer, learning rate and its schedule."""
-
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            fields=("sgd_momentum",),
-            depends=("optimizer",),
-            used=lambda values: values["optimizer"] in ("sgd", "lars"),
-            belongs="SGD and LARS (--optimizer sgd)",
-        ),
-        Rule(
-            fields=("adam_betas",),
-            depends=("optimizer",),
-            used=lambda values: values["optimizer"] == "adamw",
-            belongs="AdamW (--optimizer adamw)",
-        ),
-        Rule(
-            fields=("lars_trust",),
-            depends=("optimizer",),
-            used=lambda values: values["optimizer"] == "lars",
-            belongs="LARS (--optimizer lars)",
-        ),
-        Rule(
-            fields=("final_lr",),
-            depends=("schedule",),
-            used=lambda values: values["schedule"] == "cosine",
-            belongs="the cosine schedule (--schedule cosine)",
-        ),
-    )
-
-    optimizer: Literal["sgd", "lars", "adamw"] = "sgd"
-    """SGD with momentum, LARS for large batches, AdamW."""
-    lr: float = 0.06
-    """The learning rate; see lr_scaling."""
-    lr_scaling: Literal["none", "linear", "sqrt"] = "none"
-    """none: lr as it is; linear: lr·B/256; sqrt: lr·√(B/256), for batches of B images."""
-    sgd_momentum: float = 0.9
-    """Momentum of SGD and LARS."""
-    adam_betas: tuple[float, float] = (0.9, 0.999)
-    """AdamW's two betas."""
-    weight_decay: float = 5e-4
-    """Weight decay (SGD and LARS: added to the gradient; AdamW: decoupled)."""
-    decay_norm_and_bias: bool = False
-    """Decay norms and biases too, as the original SGD recipes do."""
-    bias_lr_scale: float = 1.0
-    """Norms and biases learn at lr times this."""
-    lars_trust: float = 0.001
-    """LARS: the step of a layer is this share of its weights' norm, times lr."""
-    warmup_epochs: float = 0.0
-    """The learning rate rises from 0 over these epochs."""
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """After the warm-up."""
-    final_lr: float = 0.0
-    """Where the cosine ends, as a share of lr."""
-    clip: float = 0.0
-    """Clip the gradient to this norm; 0: not at all."""
-
-    def __post_init__(self) -> None:
-        choose("optimizer", self.optimizer, ("sgd", "lars", "adamw"))
-        choose("lr_scaling", self.lr_scaling, ("none", "linear", "sqrt"))
-        choose("schedule", self.schedule, ("cosine", "constant"))
-        positive_number("lr", self.lr)
-        positive_number("lars_trust", self.lars_trust)
-        finite_number("sgd_momentum", self.sgd_momentum, "0.9 is usual")
-        for name in ("weight_decay", "warmup_epochs", "final_lr", "clip", "bias_lr_scale"):
-            finite_number(name, getattr(self, name), "0 switches it off")
-
-    def factor(self, epoch: float, epochs: float) -> float:
-        """Return the learning rate after `epoch` of `epochs`, as a share of its peak."""
-        return lr_factor(epoch, epochs, self.warmup_epochs, self.schedule, self.final_lr)
-
-    def peak_rate(self, batch_size: int) -> float:
-        """The learning rate at the end of the warm-up."""
-        scale = {"none": 1.0, "linear": batch_size / 256, "sqrt": math.sqrt(batch_size / 256)}
-        return self.lr * scale[self.lr_scaling]
 
 
 def make_optimizer(

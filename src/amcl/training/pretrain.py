@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from amcl.backbones import Backbone
+from amcl.config import Config
 from amcl.data import Batch, DataSet, load_dataset, stream
 from amcl.training.checkpoint import load_checkpoint, save_tensors
-from amcl.training.config import Config
 from amcl.training.errors import Interrupted, NonFiniteError, RunError, StoppedWaiting
 from amcl.training.fit import fitted
 from amcl.training.hardware import StopRequest, make_fabric
@@ -30,6 +30,7 @@ from amcl.training.messages import (
     tell_start,
 )
 from amcl.training.plan import Plan, counted
+from amcl.training.ranks import shared_errors
 from amcl.training.run_folder import RunFolder
 from amcl.training.saving import CheckpointPolicy
 from amcl.training.start import first_stage, init_of, method_to_train
@@ -74,7 +75,7 @@ def pretrain(
     require_trackers(config)
     fabric = make_fabric(config.hardware)
     fabric.launch()
-    with StopRequest() as stop:
+    with shared_errors(), StopRequest() as stop:
         with stop.at_once(before_training(folder)):
             data = load_data(config)
         config, notes = fitted(config, len(data.train), fabric.world_size)

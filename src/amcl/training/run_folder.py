@@ -10,9 +10,10 @@ from typing import IO, Any
 
 from safetensors import SafetensorError, safe_open
 
+from amcl.config import Config
+from amcl.config.fields import without_effect
 from amcl.environment import environment
 from amcl.files import is_free, write_text
-from amcl.training.config import UNLEARNED, Config
 from amcl.training.errors import RunError
 
 logger = logging.getLogger("amcl")
@@ -158,7 +159,7 @@ class RunFolder:
         """Keep the settings that a resumed run has changed; what to note of that."""
         changed = {
             name: value
-            for name in ("epochs", *UNLEARNED)
+            for name in ("epochs", *without_effect("run"))
             if (value := getattr(config.run, name)) != getattr(stored.run, name)
         }
         if not changed:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from amcl.config import Config
 from amcl.training.checkpoint import keep_checkpoint, save_checkpoint
-from amcl.training.config import Config
 from amcl.training.plan import Plan
 from amcl.training.run_folder import RunFolder
 from amcl.training.trainer import Trainer

@@ -5,10 +5,10 @@ from pathlib import Path
 import torch
 
 from amcl.backbones import Backbone, load_backbone
+from amcl.config import Config
 from amcl.methods import Method, make_method
 from amcl.modules import is_vit
 from amcl.seeds import seed_of
-from amcl.training.config import Config
 from amcl.training.errors import RunError
 from amcl.training.run_folder import RunFolder
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, Protocol
 
+from amcl.config import Config
 from amcl.extras import missing, needed
-from amcl.training.config import Config
 from amcl.training.errors import RunError
 
 

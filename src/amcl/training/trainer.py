@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from amcl.config import Config
 from amcl.data import Batch, DataSet
 from amcl.methods import Drawn, Method
 from amcl.seeds import generator, seed_of
-from amcl.training.config import Config
 from amcl.training.errors import NonFiniteError
 from amcl.training.optimizers import make_optimizer, set_rate
 from amcl.training.plan import Plan

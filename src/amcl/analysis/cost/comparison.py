@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from amcl.analysis.cost.count import Cost, cost_of, image_size_of
 from amcl.analysis.cost.measure import StepCost
+from amcl.config import Config
 from amcl.results import Cell, Table
-from amcl.training.config import Config
 
 _PART = {"temperature": "temperature (φ)", "noise_embedding": "noise embedding"}
 

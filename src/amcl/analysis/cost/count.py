@@ -9,12 +9,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.config import Config
 from amcl.data.builtin import SIZE
 from amcl.data.named import NAMED
 from amcl.methods import Method, make_method
 from amcl.seeds import generator
 from amcl.settings import whole_number
-from amcl.training.config import Config
 from amcl.training.pretrain import load_data
 
 _PARTS = {"loss": "temperature", "keys": "momentum"}  # what users call parts of a method

@@ -14,11 +14,11 @@ import torch
 
 from amcl.analysis.cost.count import image_size_of
 from amcl.analysis.cost.memory import PeakMemory
+from amcl.config import Config
 from amcl.data import DataSet, MemoryImages, stream
 from amcl.data.pictures import MEAN, STD
 from amcl.seeds import generator
 from amcl.settings import whole_number
-from amcl.training.config import Config
 from amcl.training.errors import RunError
 from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan

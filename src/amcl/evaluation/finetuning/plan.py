@@ -9,7 +9,7 @@ import torch
 
 from amcl.schedule import lr_factor
 from amcl.seeds import generator
-from amcl.settings import choose, finite_number, positive_number, whole_number
+from amcl.settings import choose, non_negative, positive_number, whole_number
 from amcl.views import ViewSettings
 
 
@@ -63,13 +63,13 @@ class FinetuneSettings:
         positive_number("lr", self.lr)
         positive_number("scratch_lr", self.scratch_lr)
         for name in ("min_steps", "weight_decay", "mixup", "cutmix", "clip"):
-            finite_number(name, getattr(self, name), "0 switches it off")
+            non_negative(name, getattr(self, name), "0 switches it off")
         for name in ("drop_path", "smoothing", "erase"):
-            if finite_number(name, getattr(self, name), "0 switches it off") >= 1:
+            if non_negative(name, getattr(self, name), "0 switches it off") >= 1:
                 raise ValueError(f"{name} must be below 1, got {getattr(self, name)}.")
         if positive_number("layer_decay", self.layer_decay, "1 switches it off") > 1:
             raise ValueError(f"layer_decay must be at most 1, got {self.layer_decay}.")
-        finite_number("warmup_epochs", self.warmup, "0 switches it off")
+        non_negative("warmup_epochs", self.warmup, "0 switches it off")
         if self.warmup >= self.epochs:
             raise ValueError(
                 f"warmup_epochs = {self.warmup:g} leaves none of epochs = {self.epochs} to "

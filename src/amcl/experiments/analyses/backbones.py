@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import SIDE, Case, Metric, Part, positive, sides
-from amcl.sweep.fields import with_values
-from amcl.training import Config
 
 
 @analysis(

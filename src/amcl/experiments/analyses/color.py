@@ -1,9 +1,9 @@
 """Color jitter of several strengths."""
 
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import Analysis, axis, register
 from amcl.experiments.cases import SIDE, positive
-from amcl.sweep.fields import with_values
-from amcl.training import Config
 
 
 def _jittered(config: Config, strength: str) -> Config:

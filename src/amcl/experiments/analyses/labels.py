@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from amcl.config import Config
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import SIDE, Metric, Part, along, few_labels, sides
-from amcl.training import Config
 
 
 @analysis(

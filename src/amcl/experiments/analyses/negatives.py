@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import BASELINE, Metric, Part, along, dashed, positive
 from amcl.recipes import as_published, with_amcl
-from amcl.sweep.fields import with_values
-from amcl.training import Config
 
 
 @analysis(

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from amcl.config import Config
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import SIDE, Case, Metric, Part, along, of_pairs, sides, with_field
 from amcl.recipes import with_amcl
-from amcl.training import Config
 
 _MEASURES = (
     of_pairs("tau_positive", "mean τ⁺"),

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from amcl.config import Config
 from amcl.experiments.cases import KNN, Case, Change, Metric, Part, along, dashed, sides
-from amcl.training import Config
 
 Make = Callable[[Config, Sequence[str], Metric], list[Part]]
 Configs = Callable[[Config], Mapping[str, Config]]

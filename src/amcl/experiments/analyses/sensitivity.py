@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from amcl.config import Config
+from amcl.config.fields import value_of, with_values
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import Case, Metric, Part, positive
 from amcl.recipes import with_amcl
-from amcl.sweep.fields import value_of, with_values
-from amcl.training import Config
 
 
 @analysis(

@@ -1,9 +1,9 @@
 """Constant temperatures against adaptive ones, with one head and several."""
 
+from amcl.config import Config
+from amcl.config.fields import value_of, with_values
 from amcl.experiments.analyses.registry import Analysis, axis, register
 from amcl.recipes import as_published, with_amcl
-from amcl.sweep.fields import value_of, with_values
-from amcl.training import Config
 
 
 def _constant(base: Config) -> dict[str, Config]:

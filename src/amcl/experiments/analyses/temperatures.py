@@ -1,15 +1,12 @@
 """Temperature schemes, all with several heads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import BASELINE, Case, Metric, Part, with_field
-from amcl.methods import SimSiamSettings
 from amcl.recipes import as_published, with_amcl
-from amcl.sweep.fields import with_values
-from amcl.training import Config
-
-_NEEDS_NEGATIVES = ("adaptive-negative", "uncertainty")
 
 
 @analysis(
@@ -24,10 +21,10 @@ _NEEDS_NEGATIVES = ("adaptive-negative", "uncertainty")
 def temperatures(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
     """Return the schemes with several heads, beside the method as published."""
     notes: tuple[str, ...] = ()
-    if isinstance(base.method, SimSiamSettings):
-        values = [v for v in values if v not in _NEEDS_NEGATIVES]
-        missing = " and no ".join(_NEEDS_NEGATIVES)
-        notes = (f"SimSiam has no negatives and no extra output: no {missing}.",)
+    unsupported: Mapping[str, str] = getattr(base.method, "unsupported", {})
+    if any(value in unsupported for value in values):
+        notes = tuple(f"{name} is left out: it {why}." for name, why in unsupported.items())
+        values = [value for value in values if value not in unsupported]
     configs = {BASELINE: as_published(base)} | {v: with_scheme(base, v) for v in values}
     return [
         Part(

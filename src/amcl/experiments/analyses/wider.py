@@ -9,11 +9,11 @@ import torch
 
 from amcl.analysis.cost import image_size_of
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.config import Config
+from amcl.config.fields import value_of, with_values
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import Case, Metric, Part, along, dashed, positive
 from amcl.recipes import with_amcl
-from amcl.sweep.fields import value_of, with_values
-from amcl.training import Config
 
 ENOUGH = 3.0  # times the weights of the several heads: no wider head is tried
 WIDTHS = ("1", "2", "3", "4", "5")

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.experiments.analyses.labels import by_labels
 from amcl.experiments.analyses.registry import ANALYSES
 from amcl.experiments.analyses.temperatures import with_scheme
@@ -11,8 +13,6 @@ from amcl.experiments.paper.registry import ENTRIES, Counted, Entry, analyze, en
 from amcl.experiments.scales import Scale
 from amcl.methods import settings_class
 from amcl.recipes import as_published, recipe, with_amcl
-from amcl.sweep.fields import with_values
-from amcl.training import Config
 
 _VITS = ("vit_base_patch16_224", "vit_large_patch16_224")
 _BACKBONES: dict[str, dict[str, tuple[str, ...]]] = {

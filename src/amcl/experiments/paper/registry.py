@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from amcl.config import Config
 from amcl.experiments.analyses import ANALYSES
 from amcl.experiments.cases import Metric, Part
 from amcl.experiments.page import Topic
 from amcl.experiments.scales import Scale
 from amcl.results import Table
-from amcl.training import Config
 
 Make = Callable[[Scale, tuple[str, ...]], list[Part]]
 

@@ -72,9 +72,9 @@ def _note(run: Run) -> str:
             f"The temperatures of {method} are those of channels, so the similarity of images "
             "after its heads is their cosine, not divided by anything."
         )
-    if method == "simsiam":
+    if getattr(run.config.method, "signs", ()) == ("positive",):
         return (
-            "The loss of simsiam knows no negative pairs: they are shown to look at, with the "
+            f"The loss of {method} knows no negative pairs: they are shown to look at, with the "
             "temperature that a positive pair would have."
         )
     return ""

@@ -1,7 +1,7 @@
 """Temperatures: their distribution, and their course in training."""
 
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 from amcl.analysis import PairSample, negatives, positives
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
@@ -163,4 +163,4 @@ def _by_epoch(run: Run, name: str) -> list[tuple[float, float]]:
 
 def _signs(run: Run) -> tuple[Sign, ...]:
     """Signs of pairs that the loss knows."""
-    return ("positive",) if run.config.method.name == "simsiam" else get_args(Sign)
+    return getattr(run.config.method, "signs", ())

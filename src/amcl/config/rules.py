@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from amcl.config import Config
 from amcl.settings import Rule, Values
-from amcl.training.config import Config
 
 
 def rules_of(config: Config) -> tuple[Rule, ...]:

@@ -4,18 +4,51 @@ import dataclasses
 import typing
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
+from amcl.config import Config
+from amcl.config.rules import broken_rule, rules_of, values_of
+from amcl.config.toml import typed, unknown
 from amcl.methods.contrastive import TOP_K
-from amcl.training.config import Config, typed, unknown
-from amcl.training.unused import broken_rule, rules_of, values_of
 
 Values = dict[str, Any]
+Effect = Literal["learning", "measuring", "none"]
 
 # What is learned hangs on these sections; where it is learned does not matter.
 _SECTIONS = ("data", "views", "backbone", "method", "optimizer", "run")
 _RANGE = ("eta", "iota")  # the paper's spelling of tau_lower and tau_upper
-_FREE = ("data_root", "memory", "workers")  # where images lie and how they are read
+
+
+def effect_of(section: str, name: str) -> Effect:
+    """Return what a setting has an effect on: learning, measuring alone, or neither.
+
+    >>> effect_of("method", "heads"), effect_of("run", "probe_every"), effect_of("run", "log_every")
+    ('learning', 'measuring', 'none')
+    """
+    return _effects().get((section, name), "learning")
+
+
+def without_effect(section: str) -> list[str]:
+    """Return the settings of a section that neither change what is learned nor what is measured.
+
+    >>> without_effect("data")
+    ['data_root', 'memory', 'workers']
+    """
+    return [
+        name for (own, name), effect in _effects().items() if (own, effect) == (section, "none")
+    ]
+
+
+@cache
+def _effects() -> dict[tuple[str, str], Effect]:
+    """The effects of all settings of sections but the method's that declare one."""
+    return {
+        (section.name, field.name): field.metadata["effect"]
+        for section in dataclasses.fields(Config)
+        for field in dataclasses.fields(getattr(Config(), section.name))
+        if "effect" in field.metadata
+    }
 
 
 def field_name(config: Config, name: str) -> str:
@@ -148,7 +181,8 @@ def differing(first: Config, second: Config) -> list[str]:
     return [
         name
         for name, section in _names(first).items()
-        if name not in (*_RANGE, *_FREE)
+        if name not in _RANGE
+        and effect_of(section, name) != "none"
         and getattr(getattr(first, section), name) != getattr(getattr(second, section), name)
     ]
 
@@ -161,7 +195,7 @@ def on_machine(config: Config, other: Config) -> Config:
     >>> moved.data.workers, moved.run == Config().run
     (7, True)
     """
-    free = {name: getattr(other.data, name) for name in _FREE}
+    free = {name: getattr(other.data, name) for name in without_effect("data")}
     return replace(config, hardware=other.hardware, data=replace(config.data, **free))
 
 

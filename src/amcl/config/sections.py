@@ -1,0 +1,232 @@
+"""Sections of a configuration: data, optimizer, run and hardware."""
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from amcl.data import absolute_source
+from amcl.schedule import lr_factor
+from amcl.settings import (
+    Rule,
+    choose,
+    non_negative,
+    non_negative_int,
+    positive_number,
+    whole_number,
+)
+
+PLACEHOLDER = "FOLDER"
+"""The data of recipes for folders, until a folder is named."""
+
+# Metadata of fields: what a setting has an effect on. All others change what is learned.
+NO_EFFECT = {"effect": "none"}
+"""On neither what is learned nor what is measured: a resumed run may change it."""
+MEASURING = {"effect": "measuring"}
+"""On what is measured of a run, and not on what it learns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """What is trained on."""
+
+    data: str = "builtin"
+    """A folder of images, a named set (cifar10, cifar100, stl10, tinyimagenet, imagenet), or
+    builtin."""
+    data_root: str | None = field(default=None, metadata=NO_EFFECT)
+    """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
+    image_size: int | None = None
+    """Pixels a side of the views; none: the set's own."""
+    canvas: int | None = None
+    """Pixels a side that a folder's pictures are kept at; none: 1.5 times the image size."""
+    labels: Literal["auto", "folders", "none"] = "auto"
+    """Sub-folders are classes, for probes only; auto: where each image lies in one of them."""
+    probe: Literal["validation", "test", "none"] = "validation"
+    """What is watched while training: images held out of the training split, or the test split."""
+    validation: int = 1000
+    """So many images are held out of training, at most a tenth of the set; 0: none."""
+    subset: int | None = None
+    """Train on so many images, each class by its share, the same for every seed; none: on all."""
+    memory: float = field(default=4.0, metadata=NO_EFFECT)
+    """Sets of up to so many GiB are kept decoded in memory, larger ones decoded ahead of use."""
+    workers: int = field(default=2, metadata=NO_EFFECT)
+    """Processes that decode a folder's pictures."""
+
+    def __post_init__(self) -> None:
+        # Runs are evaluated and resumed from other working folders, too.
+        if self.data != PLACEHOLDER:
+            object.__setattr__(self, "data", absolute_source(self.data))
+        if self.data_root:
+            root = Path(self.data_root).expanduser().absolute()
+            object.__setattr__(self, "data_root", str(root))
+        choose("labels", self.labels, ("auto", "folders", "none"))
+        choose("probe", self.probe, ("validation", "test", "none"))
+        non_negative("memory", self.memory, "it is in GiB; 0 keeps nothing in memory")
+        for name in ("image_size", "canvas"):
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), "it is in pixels")
+        if self.subset is not None:
+            whole_number("subset", self.subset, "leave it out to train on all images")
+        non_negative_int("validation", self.validation, "0 holds none out")
+        non_negative_int("workers", self.workers, "0 decodes in the training process")
+
+    @property
+    def name(self) -> str:
+        """The data set for people: of a folder, the last part of its path."""
+        return Path(self.data).name or self.data
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """How long, and what is kept and shown."""
+
+    epochs: int = 200
+    """Passes over the training images."""
+    batch_size: int = 256
+    """Images a step, over all processes; each gives two views (MAE: one)."""
+    fit: tuple[str, ...] | None = None
+    """Options that are lowered where there are few images; none: all stay as they are. By default
+    those that are neither typed nor read from a file."""
+    accumulate: int = 1
+    """Cut each step's batch into so many parts, one after the other, to save memory. Negatives
+    are those of a part."""
+    init: str | None = None
+    """Start from the backbone of this run, a folder or its backbone.safetensors; none: from random
+    weights (LGP: from a run of MAE of its own)."""
+    seed: int = 0
+    """Weights, order, views: everything random follows from it."""
+    probe_every: int = field(default=10, metadata=MEASURING)
+    """Epochs between probes: kNN where there are labels, spread of features, temperatures."""
+    knn_k: int | None = field(default=None, metadata=MEASURING)
+    """Neighbors of the kNN probe; none: the median size of the classes, at most 200."""
+    save_every: int = field(default=1, metadata=NO_EFFECT)
+    """Epochs between checkpoints; epochs of a few seconds share one."""
+    save_minutes: float = field(default=10.0, metadata=NO_EFFECT)
+    """Minutes between checkpoints within an epoch."""
+    keep_every: int = field(default=0, metadata=NO_EFFECT)
+    """Keep the checkpoint of every so many epochs for good; 0: only the newest."""
+    log_every: int = field(default=50, metadata=NO_EFFECT)
+    """Steps between lines of metrics."""
+    tensorboard: bool = field(default=False, metadata=NO_EFFECT)
+    """Write metrics for TensorBoard too (extra: tensorboard)."""
+    wandb: str | None = field(default=None, metadata=NO_EFFECT)
+    """Send metrics to this project of Weights & Biases (extra: wandb)."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "accumulate", "probe_every", "save_every"):
+            whole_number(name, getattr(self, name))
+        if self.knn_k is not None:
+            whole_number("knn_k", self.knn_k, "leave it out to follow the size of classes")
+        whole_number("log_every", self.log_every)
+        non_negative("save_minutes", self.save_minutes, "0 saves after every step")
+        non_negative_int("keep_every", self.keep_every, "0 keeps the newest only")
+        if self.batch_size % self.accumulate:
+            raise ValueError(
+                f"batch_size={self.batch_size} does not divide into accumulate={self.accumulate} "
+                "equal parts: choose a multiple."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareSettings:
+    """What it runs on. None of this changes what is learned, so a resumed run may change it."""
+
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = field(default="auto", metadata=NO_EFFECT)
+    """auto: a GPU where there is one."""
+    devices: int = field(default=0, metadata=NO_EFFECT)
+    """Processes a machine, one a GPU; 0: every GPU, or one process on a CPU."""
+    nodes: int = field(default=1, metadata=NO_EFFECT)
+    """Machines, under torchrun or SLURM."""
+    precision: Literal["auto", "32", "16", "bf16"] = field(default="auto", metadata=NO_EFFECT)
+    """auto: bf16 where a GPU has it, else 32. On a CPU always 32."""
+    channels_last: bool = field(default=True, metadata=NO_EFFECT)
+    """Keep images channel by channel innermost, which convolutions like."""
+    sync_norm: bool = field(default=False, metadata=NO_EFFECT)
+    """Batch norm over the images of all processes."""
+    threads: int = field(default=0, metadata=NO_EFFECT)
+    """CPU threads a process; 0: as torch chooses."""
+
+    def __post_init__(self) -> None:
+        choose("accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
+        choose("precision", self.precision, ("auto", "32", "16", "bf16"))
+        whole_number("nodes", self.nodes)
+        non_negative_int("devices", self.devices, "0 takes every GPU, or one process on a CPU")
+        non_negative_int("threads", self.threads, "0 leaves it to torch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizerSettings:
+    """Optimizer, learning rate and its schedule."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            fields=("sgd_momentum",),
+            depends=("optimizer",),
+            used=lambda values: values["optimizer"] in ("sgd", "lars"),
+            belongs="SGD and LARS (--optimizer sgd)",
+        ),
+        Rule(
+            fields=("adam_betas",),
+            depends=("optimizer",),
+            used=lambda values: values["optimizer"] == "adamw",
+            belongs="AdamW (--optimizer adamw)",
+        ),
+        Rule(
+            fields=("lars_trust",),
+            depends=("optimizer",),
+            used=lambda values: values["optimizer"] == "lars",
+            belongs="LARS (--optimizer lars)",
+        ),
+        Rule(
+            fields=("final_lr",),
+            depends=("schedule",),
+            used=lambda values: values["schedule"] == "cosine",
+            belongs="the cosine schedule (--schedule cosine)",
+        ),
+    )
+
+    optimizer: Literal["sgd", "lars", "adamw"] = "sgd"
+    """SGD with momentum, LARS for large batches, AdamW."""
+    lr: float = 0.06
+    """The learning rate; see lr_scaling."""
+    lr_scaling: Literal["none", "linear", "sqrt"] = "none"
+    """none: lr as it is; linear: lr·B/256; sqrt: lr·√(B/256), for batches of B images."""
+    sgd_momentum: float = 0.9
+    """Momentum of SGD and LARS."""
+    adam_betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's two betas."""
+    weight_decay: float = 5e-4
+    """Weight decay (SGD and LARS: added to the gradient; AdamW: decoupled)."""
+    decay_norm_and_bias: bool = False
+    """Decay norms and biases too, as the original SGD recipes do."""
+    bias_lr_scale: float = 1.0
+    """Norms and biases learn at lr times this."""
+    lars_trust: float = 0.001
+    """LARS: the step of a layer is this share of its weights' norm, times lr."""
+    warmup_epochs: float = 0.0
+    """The learning rate rises from 0 over these epochs."""
+    schedule: Literal["cosine", "constant"] = "cosine"
+    """After the warm-up."""
+    final_lr: float = 0.0
+    """Where the cosine ends, as a share of lr."""
+    clip: float = 0.0
+    """Clip the gradient to this norm; 0: not at all."""
+
+    def __post_init__(self) -> None:
+        choose("optimizer", self.optimizer, ("sgd", "lars", "adamw"))
+        choose("lr_scaling", self.lr_scaling, ("none", "linear", "sqrt"))
+        choose("schedule", self.schedule, ("cosine", "constant"))
+        positive_number("lr", self.lr)
+        positive_number("lars_trust", self.lars_trust)
+        non_negative("sgd_momentum", self.sgd_momentum, "0.9 is usual")
+        for name in ("weight_decay", "warmup_epochs", "final_lr", "clip", "bias_lr_scale"):
+            non_negative(name, getattr(self, name), "0 switches it off")
+
+    def factor(self, epoch: float, epochs: float) -> float:
+        """Return the learning rate after `epoch` of `epochs`, as a share of its peak."""
+        return lr_factor(epoch, epochs, self.warmup_epochs, self.schedule, self.final_lr)
+
+    def peak_rate(self, batch_size: int) -> float:
+        """The learning rate at the end of the warm-up."""
+        scale = {"none": 1.0, "linear": batch_size / 256, "sqrt": math.sqrt(batch_size / 256)}
+        return self.lr * scale[self.lr_scaling]
