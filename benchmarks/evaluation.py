@@ -24,8 +24,8 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from amcl.evaluation.knn import Metric, knn_predict
-from amcl.evaluation.unlabeled import unlabeled
+from amcl.metrics.knn import Metric, knn_predict
+from amcl.metrics.unlabeled import unlabeled
 
 RESULTS = Path(__file__).parent / "results"
 DIM, K, TAU = 512, 200, 0.1

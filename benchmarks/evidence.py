@@ -115,7 +115,7 @@ def keep(study: Study, sweep: Path) -> int:
 
 def course(run: Path) -> dict[str, Any]:
     """Speed of a run, its last temperatures as means over heads, and what it ran on."""
-    from amcl.training import read_metrics
+    from amcl.checkpoints import read_metrics
 
     epochs = [row for row in read_metrics(run) if row["kind"] == "epoch"]
     speed = statistics.median(row["images_per_second"] for row in epochs[1:] or epochs)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from scipy.stats import spearmanr
 
-from amcl.models import open_model
-from amcl.models.evaluate import JudgedOn, evaluation_of
+from amcl.checkpoints import open_model
+from amcl.evaluation.model import JudgedOn, evaluation_of
 from amcl.sweep.outcome import probes
 
 

@@ -139,7 +139,8 @@ def train_amcl(args: argparse.Namespace, method: str, library: str) -> Trained:
     # matplotlib with it. Where amcl is installed alone there is none.
     sys.modules["torchmetrics"] = None  # type: ignore[assignment]
     from amcl.backbones import load_backbone
-    from amcl.training import pretrain, read_metrics
+    from amcl.checkpoints import read_metrics
+    from amcl.training import pretrain
 
     config = configuration(args, method, library)
     start_gb = peak_gb()

@@ -22,10 +22,11 @@ from PIL import Image
 
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.checkpoints import read_metrics
 from amcl.config import Config
 from amcl.data.builtin import builtin
 from amcl.methods import SimCLRSettings, make_method
-from amcl.training import pretrain, read_metrics
+from amcl.training import pretrain
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 3

@@ -17,6 +17,7 @@ import amcl
 import amcl.methods
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.checkpoints.files import export_backbone
 from amcl.cli import (
     analyze,
     compare,
@@ -33,7 +34,6 @@ from amcl.cli.pretrain import parse
 from amcl.experiments import ANALYSES, ENTRIES, SCALES
 from amcl.files import write_text
 from amcl.search import space_from
-from amcl.training.pretrain import export_backbone
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

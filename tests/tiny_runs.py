@@ -12,11 +12,11 @@ from PIL import Image
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings
+from amcl.checkpoints import read_metrics
+from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
 from amcl.methods import HeadSettings, Method
 from amcl.methods.masked import MaskedSettings
-from amcl.training import read_metrics
-from amcl.training.checkpoint import load_checkpoint
 
 
 def picture_folder(path: Path, count: int = 40, size: int = 32) -> Path:

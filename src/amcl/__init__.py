@@ -14,6 +14,7 @@ import typing as _typing
 
 if _typing.TYPE_CHECKING:
     from amcl import functional, losses, modules, temperature
+    from amcl.checkpoints.load import load
     from amcl.losses import (
         AMCLLoss,
         ContrastiveLoss,
@@ -21,7 +22,6 @@ if _typing.TYPE_CHECKING:
         LossStats,
         NegativeCosineLoss,
     )
-    from amcl.models.load import load
     from amcl.modules import ProjectionHeads
 
     __version__: str
@@ -42,7 +42,7 @@ __all__ = [
 
 _MODULES = {name: "amcl.losses" for name in __all__ if "Loss" in name} | {
     "ProjectionHeads": "amcl.modules",
-    "load": "amcl.models.load",
+    "load": "amcl.checkpoints.load",
 }
 
 

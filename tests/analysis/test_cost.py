@@ -24,9 +24,9 @@ from amcl.analysis.cost import (
 )
 from amcl.backbones import Backbone
 from amcl.config import Config
+from amcl.errors import RunError
 from amcl.methods import make_method, method_names
 from amcl.modules import ProjectionHeads
-from amcl.training import RunError
 from tiny_runs import picture_folder
 
 METHODS = method_names()

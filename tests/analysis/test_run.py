@@ -23,9 +23,10 @@ from amcl.analysis import (
     temperatures,
     uncertain_positives,
 )
+from amcl.checkpoints import load_method, read_metrics
 from amcl.data import load_dataset
-from amcl.models import load_method
-from amcl.training import RunError, pretrain, read_metrics
+from amcl.errors import RunError
+from amcl.training import pretrain
 from tiny_runs import picture_folder, tiny_vit
 
 FEW = PairSettings(images=20, seed=3)

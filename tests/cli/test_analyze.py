@@ -7,10 +7,10 @@ import pytest
 
 from amcl.cli import main
 from amcl.config.fields import with_values
+from amcl.errors import Interrupted, RunError
 from amcl.experiments import ANALYSES, analyze
 from amcl.recipes import recipe
 from amcl.sweep import SweepFolder
-from amcl.training import Interrupted, RunError
 from tiny_runs import interrupt_at, picture_folder
 
 QUICK = ["--data", "builtin", "--epochs", "1", "--batch-size", "32", "--subset", "64"]

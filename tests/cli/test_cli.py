@@ -12,12 +12,12 @@ import pytest
 
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.checkpoints import RunFolder, read_metrics
+from amcl.checkpoints.files import export_backbone
 from amcl.cli import demo, main
 from amcl.cli.pretrain import attempt, free_folder, parse
 from amcl.config import Config
 from amcl.methods import method_names
-from amcl.training import RunFolder, read_metrics
-from amcl.training.pretrain import export_backbone
 
 METHODS = method_names()
 

@@ -9,10 +9,10 @@ import pytest
 from amcl import recipes
 from amcl.analysis.cost import StepCost
 from amcl.backbones import Backbone
+from amcl.checkpoints import RunFolder
+from amcl.checkpoints.files import export_backbone
 from amcl.cli import cost, main
 from amcl.config import Config
-from amcl.training import RunFolder
-from amcl.training.pretrain import export_backbone
 
 TINY = ["--batch-size", "8", "--width", "0.125", "--projector", "16", "8"]
 

@@ -245,7 +245,7 @@ def test_piped_text_is_neither_wrapped_nor_padded(capsys):
 def test_python_says_what_it_takes():
     import amcl
     from amcl.backbones import Backbone, BackboneSettings
-    from amcl.evaluation.features import extract
+    from amcl.metrics.features import extract
     from amcl.views import Views
 
     class ModelOutput:

@@ -8,8 +8,8 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from amcl.evaluation.embed import write_embeddings
-from amcl.evaluation.features import Features
+from amcl.evaluation.embeddings_file import write_embeddings
+from amcl.metrics.features import Features
 
 NAMES = ["a/b c.png", "broken.png", "ü.jpg", "bad\udcff.png"]
 FOUND = Features(torch.randn(3, 5), torch.tensor([0, 2, 3]), (("broken.png", "no picture"),))
@@ -25,7 +25,7 @@ def test_npz_is_read_by_numpy_without_pickle(tmp_path):
 
 
 def test_parquet_is_a_table(tmp_path, monkeypatch):
-    monkeypatch.setattr("amcl.evaluation.embed._ROWS", 2)
+    monkeypatch.setattr("amcl.evaluation.embeddings_file._ROWS", 2)
     write_embeddings(tmp_path / "f.parquet", NAMES, FOUND)
     table = parquet.read_table(tmp_path / "f.parquet")
     assert table.column("name").to_pylist() == KEPT

@@ -11,6 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.checkpoints.evaluations import how
 from amcl.data import DataSet, Labeled, MemoryImages, Probe, load_dataset
 from amcl.evaluation import (
     PROTOCOLS,
@@ -23,7 +24,6 @@ from amcl.evaluation import (
     Transform,
     read_results,
 )
-from amcl.evaluation.results import how
 
 TRANSFORM = Transform(image_size=8)
 QUICK = Protocols(

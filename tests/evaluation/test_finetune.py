@@ -16,11 +16,11 @@ from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import FileImages, Labeled, MemoryImages
-from amcl.evaluation.features import Transform
 from amcl.evaluation.finetuning import FinetuneSettings, finetune, supervised, training
 from amcl.evaluation.finetuning.classifier import classifier, parameter_groups, seeded
 from amcl.evaluation.finetuning.plan import Plan
 from amcl.evaluation.finetuning.training import Checkpoint, Trainer, mixed
+from amcl.metrics.features import Transform
 
 SIZE = 16
 TRANSFORM = Transform(image_size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3)

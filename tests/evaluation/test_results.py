@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from amcl.evaluation.results import Result, how, read_results, spelled, table
+from amcl.checkpoints.evaluations import Result, how, read_results, spelled, table
 
 
 def result(**changed):

@@ -11,6 +11,7 @@ import torch
 from amcl.analysis.cost import image_size_of
 from amcl.backbones import Backbone
 from amcl.cli import main
+from amcl.errors import Interrupted
 from amcl.experiments import ENTRIES, SCALES, reproduce
 from amcl.experiments.estimate import seconds
 from amcl.experiments.reproduce import runs_of
@@ -18,7 +19,6 @@ from amcl.methods import make_method
 from amcl.results import Record
 from amcl.sweep import SweepFolder
 from amcl.sweep.runs import carry_out
-from amcl.training import Interrupted
 from browser import needs_browser, open_page
 from tiny_runs import interrupt_at, picture_folder
 

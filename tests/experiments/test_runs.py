@@ -8,12 +8,12 @@ import torch
 
 from amcl import recipes
 from amcl.analysis import PairSample, PairSettings, sample_of_run
+from amcl.checkpoints import read_metrics
 from amcl.config import HardwareSettings
 from amcl.config.fields import with_values
 from amcl.experiments import runs as module
 from amcl.experiments.cases import FIRST_LOSS, KNN, LOSS, Case, Part, of_pairs
 from amcl.experiments.runs import RunPool, pair_metrics
-from amcl.training import read_metrics
 
 pytestmark = pytest.mark.usefixtures("few_images")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from amcl.checkpoints import read_metrics
 from amcl.methods import (
     Method,
     MethodSettings,
@@ -16,7 +17,6 @@ from amcl.methods import (
     register_method,
     settings_class,
 )
-from amcl.training import read_metrics
 
 TOY = '''
 """A toy: features of all crops are pulled to those of the first view, and have unit variance."""

@@ -8,6 +8,7 @@ import torch
 
 import browser
 from amcl.drawing import BLUE, figure_of
+from amcl.errors import RunError
 from amcl.report import (
     Beside,
     Chart,
@@ -23,7 +24,6 @@ from amcl.report import (
 from amcl.report.maps import HEIGHT, WIDTH, drawn
 from amcl.report.pictures import data_uri, sheet_uri
 from amcl.results import Cell, Table
-from amcl.training import RunError
 from browser import needs_browser
 
 EVIL = "<script>alert(1)</script>\"'&"

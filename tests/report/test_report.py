@@ -10,8 +10,10 @@ import torch
 import browser
 from amcl.analysis import scaled, separations
 from amcl.analysis.cost import cost_of
+from amcl.checkpoints import read_metrics
+from amcl.errors import RunError
 from amcl.evaluation import Result
-from amcl.evaluation.scores import by_class
+from amcl.metrics.scores import by_class
 from amcl.report import Beside, Chart, Gallery, Map, Note, Paragraph, ReportSettings, report
 from amcl.report.compose import page_of
 from amcl.report.runs import read_runs
@@ -24,7 +26,6 @@ from amcl.report.sections.similarity import similarity
 from amcl.report.sections.temperatures import temperatures
 from amcl.report.sections.training import training
 from amcl.results import Table
-from amcl.training import RunError, read_metrics
 from browser import needs_browser
 from tiny_runs import picture_folder
 

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from amcl.checkpoints.evaluations import Result
 from amcl.cli.compare import main
 from amcl.config import Config
-from amcl.evaluation.results import Result
 from amcl.methods import MoCoSettings, SimCLRSettings
 from amcl.results import Comparison, compare, read_run
 from amcl.results.read import run_names

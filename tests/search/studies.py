@@ -9,13 +9,14 @@ import optuna
 import pytest
 
 from amcl import recipes
+from amcl.checkpoints import RunFolder
 from amcl.config import Config
+from amcl.errors import NonFiniteError
 from amcl.search.folder import StudyFolder
 from amcl.search.study import search
 from amcl.search.trials import SearchRuns
 from amcl.sweep.engine import RUN
 from amcl.sweep.storage import storage_url
-from amcl.training import NonFiniteError, RunFolder
 
 BETA = ["beta=1e-5:10:log"]
 

@@ -7,11 +7,11 @@ import pytest
 
 import amcl.search.trials
 from amcl import recipes
+from amcl.errors import Interrupted, RunError
 from amcl.search.folder import Definition, StudyFolder
 from amcl.sweep import engine, storage
 from amcl.sweep.engine import RECORD, RUN, Trials, has_ended
 from amcl.sweep.storage import without_password
-from amcl.training import Interrupted, RunError
 from search.studies import BETA, Runs, base, begun, find, numbers, open_study_of, value
 
 

@@ -10,10 +10,11 @@ import torch
 
 import amcl.search.trials
 from amcl import recipes
+from amcl.checkpoints import read_metrics
 from amcl.config import Config
 from amcl.config.fields import value_of
+from amcl.errors import Interrupted, RunError
 from amcl.search import study
-from amcl.training import Interrupted, RunError, read_metrics
 from amcl.training.pretrain import load_data
 from search.studies import base, diverged, find, numbers, open_study_of, probes, value
 from tiny_runs import assert_same_run, interrupt_at, picture_folder

@@ -9,9 +9,10 @@ import torch
 
 from amcl import recipes
 from amcl.config.fields import with_values
+from amcl.errors import Interrupted, RunError
 from amcl.methods import Method
 from amcl.sweep.outcome import Stopped, carry_out, probes
-from amcl.training import Interrupted, RunError, pretrain
+from amcl.training import pretrain
 from tiny_runs import interrupt_at
 
 pytestmark = pytest.mark.usefixtures("few_images")

@@ -12,12 +12,12 @@ import sqlalchemy.exc
 import torch
 
 from amcl.config.fields import with_values
+from amcl.errors import Interrupted, RunError
 from amcl.evaluation import KnnSettings, Protocols
 from amcl.methods import Method
 from amcl.results import Record
 from amcl.sweep import Point, SweepFolder, engine, grid, storage, sweep
 from amcl.sweep import runs as module
-from amcl.training import Interrupted, RunError
 from tiny_runs import interrupt_at, picture_folder
 
 pytestmark = pytest.mark.usefixtures("few_images")

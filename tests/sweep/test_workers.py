@@ -13,10 +13,10 @@ import torch
 
 from amcl.config import Config
 from amcl.config.fields import with_values
+from amcl.errors import Interrupted, RunError
 from amcl.sweep import SweepFolder, grid, sweep
 from amcl.sweep import workers as module
 from amcl.sweep.workers import for_workers, work_together
-from amcl.training import Interrupted, RunError
 from tiny_runs import picture_folder
 
 

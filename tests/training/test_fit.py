@@ -8,13 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amcl import recipes
+from amcl.checkpoints import read_metrics
 from amcl.cli import main
 from amcl.cli.pretrain import parse
 from amcl.cli.start import length_notes
 from amcl.config import Config
 from amcl.config.fields import differing, with_values
+from amcl.errors import RunError
 from amcl.sweep.outcome import carry_out
-from amcl.training import RunError, pretrain, read_metrics
+from amcl.training import pretrain
 from amcl.training.fit import at_length, fitted, suitable_batch
 from tiny_runs import interrupt_at, picture_folder
 

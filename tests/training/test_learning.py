@@ -11,9 +11,10 @@ from sklearn.linear_model import LogisticRegression
 
 from amcl import recipes
 from amcl.backbones import Backbone
+from amcl.checkpoints import read_metrics
 from amcl.data.builtin import CLASSES, SIZE, builtin
 from amcl.evaluation import extract, knn_accuracy
-from amcl.training import pretrain, read_metrics
+from amcl.training import pretrain
 from amcl.views import Views
 
 K = 20

@@ -20,15 +20,17 @@ from safetensors.torch import load_file
 
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings, load_backbone
+from amcl.checkpoints import RunFolder, read_metrics
+from amcl.checkpoints.files import load_checkpoint, save_tensors
 from amcl.cli import main
 from amcl.config import Config
 from amcl.data import Batch, load_dataset
 from amcl.data.builtin import builtin
+from amcl.errors import Interrupted, NonFiniteError, RunError
 from amcl.losses import LossStats, PairStats
 from amcl.methods import MAESettings, Method, make_method
-from amcl.training import Interrupted, NonFiniteError, RunError, RunFolder, pretrain, read_metrics
+from amcl.training import pretrain
 from amcl.training import watch as watching
-from amcl.training.checkpoint import load_checkpoint, save_tensors
 from amcl.training.display import Display
 from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
@@ -593,7 +595,7 @@ def test_a_missing_tracker_is_told_first(tmp_path, monkeypatch, package, value):
 
 
 def test_two_processes_never_train_in_one_folder(finished):
-    from amcl.training.run_folder import RunFolder
+    from amcl.checkpoints.run_folder import RunFolder
 
     folder = RunFolder(finished)
     folder.open(10**9)

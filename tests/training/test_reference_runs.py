@@ -19,11 +19,12 @@ import pytest
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings
+from amcl.checkpoints import read_metrics
+from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
 from amcl.methods import HeadSettings, method_names, settings_class
 from amcl.methods.masked import MaskedSettings
-from amcl.training import pretrain, read_metrics
-from amcl.training.checkpoint import load_checkpoint
+from amcl.training import pretrain
 
 METHODS = method_names()
 

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from amcl import recipes
+from amcl.checkpoints import RunFolder, read_metrics
+from amcl.checkpoints.files import load_checkpoint
 from amcl.cli import main
 from amcl.config import Config
+from amcl.errors import Interrupted, RunError
 from amcl.methods import Method
-from amcl.training import Interrupted, RunError, RunFolder, pretrain, read_metrics
-from amcl.training.checkpoint import load_checkpoint
+from amcl.training import pretrain
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("few_images")

@@ -13,11 +13,12 @@ from safetensors.torch import load_file
 
 from amcl import recipes
 from amcl.backbones import BackboneSettings, load_backbone
+from amcl.checkpoints import RunFolder, open_model, read_metrics
+from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
+from amcl.errors import Interrupted, RunError
 from amcl.methods import LGPSettings, MAESettings, Method, method_names
-from amcl.models import open_model
-from amcl.training import Interrupted, RunError, RunFolder, pretrain, read_metrics
-from amcl.training.checkpoint import load_checkpoint
+from amcl.training import pretrain
 from amcl.training.start import first_stage, fresh_method, init_from, init_of
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 import pytest
 
+from amcl.checkpoints import RunFolder
+from amcl.checkpoints.files import load_checkpoint
 from amcl.data import FileImages
-from amcl.training import Interrupted, RunFolder, pretrain
-from amcl.training.checkpoint import load_checkpoint
-from amcl.training.errors import StoppedWaiting
+from amcl.errors import Interrupted, StoppedWaiting
+from amcl.training import pretrain
 from amcl.training.hardware import StopRequest
 from tiny_runs import assert_same_run, picture_folder, tiny_vit
 

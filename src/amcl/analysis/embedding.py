@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import torch
 
-from amcl.evaluation.knn import check_finite
 from amcl.extras import needed
 from amcl.functional import unit
+from amcl.metrics.knn import check_finite
 from amcl.seeds import seed_of
 from amcl.settings import choose
 

@@ -7,8 +7,8 @@ import torch
 
 from amcl.analysis.pairs import PairSample, positives
 from amcl.analysis.separation import backbone_similarity, scaled
-from amcl.evaluation.knn import check_finite
 from amcl.functional import unit
+from amcl.metrics.knn import check_finite
 from amcl.settings import whole_number
 
 

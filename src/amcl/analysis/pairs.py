@@ -8,10 +8,10 @@ import torch
 from amcl.backbones import SMALL
 from amcl.data import DataSet, Images, stream
 from amcl.data.split import sample
-from amcl.evaluation.features import evaluating
-from amcl.evaluation.knn import check_finite
+from amcl.evaluation.model import CROP
 from amcl.methods import HeadMethod, Method
-from amcl.models.evaluate import CROP
+from amcl.metrics.features import evaluating
+from amcl.metrics.knn import check_finite
 from amcl.seeds import generator, seed_of
 from amcl.settings import whole_number
 from amcl.views import ViewParameters, Views, ViewSettings

@@ -6,10 +6,9 @@ from pathlib import Path
 import torch
 
 from amcl.analysis.pairs import PairSample, PairSettings, pair_sample
+from amcl.checkpoints import RunFolder, load_method
 from amcl.config import Config
 from amcl.data import DataSet, same_source
-from amcl.models import load_method
-from amcl.training import RunFolder
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
 

@@ -3,8 +3,8 @@
 import torch
 
 from amcl.analysis.pairs import PairSample
-from amcl.evaluation.unlabeled import Separation, separation, separation_of
 from amcl.functional import pair_logit, unit
+from amcl.metrics.unlabeled import Separation, separation, separation_of
 
 
 def scaled(sample: PairSample) -> torch.Tensor:

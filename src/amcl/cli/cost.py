@@ -20,6 +20,7 @@ from amcl.analysis.cost import (
     rows,
 )
 from amcl.backbones import read_safetensors
+from amcl.checkpoints import RunFolder
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
@@ -28,7 +29,6 @@ from amcl.config import Config
 from amcl.environment import environment
 from amcl.files import write_text
 from amcl.settings import whole_number
-from amcl.training import RunFolder
 from amcl.training.display import console
 from amcl.training.start import first_stage
 

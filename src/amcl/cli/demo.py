@@ -8,6 +8,7 @@ from rich.table import Table
 
 from amcl import recipes
 from amcl.backbones import Backbone
+from amcl.checkpoints import RunFolder, read_metrics
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console
@@ -15,7 +16,7 @@ from amcl.config import Config
 from amcl.data import load_dataset
 from amcl.evaluation import extract, knn_accuracy
 from amcl.methods import settings_class
-from amcl.training import RunFolder, pretrain, read_metrics
+from amcl.training import pretrain
 from amcl.training.display import console, log_to_console
 from amcl.training.start import first_stage
 from amcl.views import Views

@@ -10,7 +10,7 @@ import tyro
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.models.embed import embed
+from amcl.evaluation.embed import embed
 from amcl.training.display import console, log_to_console
 from amcl.training.hardware import set_threads
 

@@ -9,14 +9,14 @@ from typing import Annotated, Literal, cast
 
 import tyro
 
+from amcl.checkpoints.evaluations import table
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console
+from amcl.errors import RunError
 from amcl.evaluation import PROTOCOLS, Evaluation, Protocol, Protocols, Result
-from amcl.evaluation.results import table
-from amcl.models.evaluate import JudgedOn, evaluation_of, settings_of
-from amcl.training import RunError
+from amcl.evaluation.model import JudgedOn, evaluation_of, settings_of
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
 

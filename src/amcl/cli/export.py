@@ -7,10 +7,10 @@ from typing import Annotated
 
 import tyro
 
+from amcl.checkpoints.export import export
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.models.export import export
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from amcl.models import Subject, open_model
+from amcl.checkpoints import Subject, open_model
 
 logger = logging.getLogger("amcl")
 

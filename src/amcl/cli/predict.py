@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from amcl.cli.pretrain import attempt
-from amcl.models.predict import find_classifier, predict
+from amcl.evaluation.predict import find_classifier, predict
 from amcl.training.display import console, log_to_console
 from amcl.training.hardware import set_threads
 

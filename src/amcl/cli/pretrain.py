@@ -13,8 +13,9 @@ from amcl.cli.options import read_options
 from amcl.cli.start import Start, base_config, length_notes, refuse_unused, require_images
 from amcl.config import Config
 from amcl.config.fields import differing
+from amcl.errors import Interrupted, RunError
 from amcl.redaction import redact
-from amcl.training import Interrupted, RunError, pretrain
+from amcl.training import pretrain
 from amcl.training.display import console, log_to_console
 
 logger = logging.getLogger("amcl")

@@ -12,11 +12,11 @@ import tyro
 
 from amcl import recipes
 from amcl.backbones import load_backbone
+from amcl.checkpoints import RunFolder
 from amcl.config import Config
 from amcl.config.fields import differing
 from amcl.config.rules import check_used
 from amcl.methods import method_names
-from amcl.training import RunFolder
 from amcl.training.fit import at_length
 
 Number = TypeVar("Number", int, float)

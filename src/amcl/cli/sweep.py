@@ -13,13 +13,13 @@ from amcl.cli.start import Start, base_config, peek, refuse_unused, require_imag
 from amcl.cli.tables import results_console
 from amcl.config import Config
 from amcl.config.fields import differing, on_machine
+from amcl.errors import RunError
 from amcl.evaluation import Protocol
 from amcl.results.seeds import MEASURED
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
 from amcl.sweep.grid import BASES
 from amcl.sweep.judge import Split
 from amcl.sweep.table import table
-from amcl.training import RunError
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Carry out runs over a grid of settings and seeds, each once.

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from amcl.data import Images
-from amcl.evaluation.features import Features, Transform, feature_batches, features_of, fingerprint
 from amcl.files import digest, whole_file
+from amcl.metrics.features import Features, Transform, feature_batches, features_of, fingerprint
 
 FORMAT = 1
 

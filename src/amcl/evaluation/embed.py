@@ -1,108 +1,48 @@
-"""Features with names, paths and labels of their images, as files for other tools."""
+"""The features of all images of a source, with their names, in a file."""
 
-import csv
-import io
-from collections.abc import Sequence
+import os
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-import numpy as np
-
-from amcl.evaluation.features import Features
-from amcl.extras import needed
-from amcl.files import whole_file
-
-ENDINGS = (".csv", ".npz", ".parquet")
-_ROWS = 8192  # rows of a group in a Parquet file
-
-
-def check_embeddings_file(path: Path) -> None:
-    """Raise an error unless `path` is a new file of a kind that can be written here."""
-    if path.suffix not in ENDINGS:
-        raise ValueError(f"{path} must end in {' or '.join(ENDINGS)}: the ending says the format.")
-    check_new(path)
-    if path.suffix == ".parquet":
-        _pyarrow()
+from amcl.checkpoints.subject import Subject
+from amcl.data import default_workers, list_pictures
+from amcl.evaluation.cache import kept_features
+from amcl.evaluation.embeddings_file import check_embeddings_file, write_embeddings
+from amcl.evaluation.model import transform_of
+from amcl.metrics.features import Features
+from amcl.training.hardware import find_accelerator
 
 
-def check_new(path: Path) -> None:
-    """Raise an error if there is such a file: it is never written over."""
-    if path.exists():
-        raise FileExistsError(f"{path} exists already: choose another file, or remove it first.")
-
-
-def write_embeddings(
-    path: Path,
-    names: Sequence[str],
-    found: Features,
+def embed(
+    subject: Subject,
+    data: str,
+    out: Path,
     *,
-    paths: Sequence[str] = (),
-    labels: Sequence[str] = (),
-) -> None:
-    """Write features (n, D), float32, and names (n,) of their images, with what else is known.
+    data_root: Path | None = None,
+    canvas: int | None = None,
+    crop: float | None = None,
+    workers: int | None = None,
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+) -> Features:
+    """Write features and names of the images in `data` to `out`, a new .csv, .npz or .parquet file.
 
-    `names`, and `paths` and `labels` where they are given, are of all images.
-
-    - `.csv`: columns `file`, `label` and `f0`, `f1`, …;
-    - `.npz`: arrays `names`, `paths`, `labels` and `features`, read by `numpy.load` without pickle;
-    - `.parquet`: columns `name`, `path`, `label` and `feature`, a list of D numbers (extra
-      `parquet`).
+    Where the model is of a run that can be written to, features are kept in its folder too. Files
+    that cannot be read are left out, and named in what comes back.
     """
-    check_embeddings_file(path)
-    known = {"name": names, "path": paths, "label": labels}
-    columns = {
-        name: [spelled_out(values[i]) for i in found.kept.tolist()]
-        for name, values in known.items()
-        if len(values)
-    }
-    with whole_file(path) as file:
-        if path.suffix == ".npz":
-            arrays = {f"{name}s": np.array(v, dtype=np.str_) for name, v in columns.items()}
-            np.savez(file, **arrays, features=found.values.numpy())  # type: ignore[arg-type]
-        elif path.suffix == ".parquet":
-            _write_parquet(file, columns, found.values.numpy())
-        else:
-            columns.pop("path", None)
-            _write_csv(file, columns, found.values.numpy())
-
-
-def spelled_out(name: str) -> str:
-    """A file name as text: bytes in it that are no UTF-8 are spelled out."""
-    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
-
-
-def _write_csv(file: Any, columns: dict[str, list[str]], values: Any) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
-    writer = csv.writer(text, lineterminator="\n")
-    header = ["file" if name == "name" else name for name in columns]
-    writer.writerow([*header, *(f"f{i}" for i in range(values.shape[1]))])
-    for row, numbers in zip(zip(*columns.values(), strict=True), values, strict=True):
-        writer.writerow([*row, *map(str, numbers)])
-    text.detach()
-
-
-def _write_parquet(file: Any, columns: dict[str, list[str]], values: Any) -> None:
-    arrow = _pyarrow()
-    from pyarrow import parquet
-
-    feature = arrow.list_(arrow.float32(), values.shape[1])
-    schema = arrow.schema([*((name, arrow.string()) for name in columns), ("feature", feature)])
-    with parquet.ParquetWriter(file, schema) as writer:
-        for start in range(0, len(values), _ROWS):
-            part = values[start : start + _ROWS]
-            flat = arrow.array(np.ascontiguousarray(part).reshape(-1))
-            texts = [
-                arrow.array(v[start : start + _ROWS], arrow.string()) for v in columns.values()
-            ]
-            lists = arrow.FixedSizeListArray.from_arrays(flat, values.shape[1])
-            writer.write_table(arrow.Table.from_arrays([*texts, lists], schema=schema))
-
-
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ValueError(
-            f"{needed('a .parquet file', 'pyarrow', 'parquet')} Or write an .npz file."
-        ) from error
-    return pyarrow
+    check_embeddings_file(out)
+    model, device = subject.backbone, find_accelerator(accelerator)
+    listed = list_pictures(data, root=data_root, image_size=model.image_size, canvas=canvas)
+    transform = transform_of(subject, crop, listed.images)
+    count = default_workers() if workers is None else workers
+    model.to(device)
+    run = subject.folder
+    found = kept_features(
+        run / "features" if run is not None and os.access(run, os.W_OK) else None,
+        model,
+        listed.images,
+        transform,
+        device=device,
+        workers=count,
+    )
+    write_embeddings(out, listed.names, found, paths=listed.paths, labels=listed.labels)
+    return found

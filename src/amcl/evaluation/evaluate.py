@@ -10,16 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from amcl.checkpoints.evaluations import CLASSIFIER, Result
 from amcl.data import DataSet, Images, Probe
 from amcl.data.split import sample
 from amcl.evaluation.cache import kept_features
-from amcl.evaluation.features import (
-    AugmentedFeatures,
-    Features,
-    Transform,
-    fingerprint,
-    pair_features,
-)
 from amcl.evaluation.few_labels import FewLabelsSettings, few_labels
 from amcl.evaluation.finetuning import (
     FinetuneSettings,
@@ -28,13 +22,19 @@ from amcl.evaluation.finetuning import (
     save_classifier,
     supervised,
 )
-from amcl.evaluation.knn import KnnSettings, default_k, knn
 from amcl.evaluation.linear import FixedFeatures, LinearSettings, TrainingFeatures, linear_probe
 from amcl.evaluation.logistic import LogisticSettings, logistic
-from amcl.evaluation.results import CLASSIFIER, Result
-from amcl.evaluation.scores import by_class, caution, intervals, uneven
-from amcl.evaluation.unlabeled import UnlabeledSettings, unlabeled
 from amcl.files import digest
+from amcl.metrics.features import (
+    AugmentedFeatures,
+    Features,
+    Transform,
+    fingerprint,
+    pair_features,
+)
+from amcl.metrics.knn import KnnSettings, default_k, knn
+from amcl.metrics.scores import by_class, caution, intervals, uneven
+from amcl.metrics.unlabeled import UnlabeledSettings, unlabeled
 from amcl.seeds import seed_of
 from amcl.settings import choose
 from amcl.views import ViewSettings

@@ -9,7 +9,7 @@ import torch
 
 from amcl.evaluation.labeled import check_labeled
 from amcl.evaluation.logistic import Fitted, fit
-from amcl.evaluation.scores import balanced_accuracy
+from amcl.metrics.scores import balanced_accuracy
 from amcl.seeds import generator
 from amcl.settings import positive_number, whole_number
 

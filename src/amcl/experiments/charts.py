@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from amcl.drawing import BLUE, FAINT, PALETTE, VERMILION, bare, figure_of, legend_below, plain
-from amcl.evaluation.unlabeled import Separation
 from amcl.experiments.cases import NONE, Case
 from amcl.experiments.filled import Filled
+from amcl.metrics.unlabeled import Separation
 from amcl.results import Measurement
 from amcl.results import charts as results
 from amcl.results.seeds import nothing_apart

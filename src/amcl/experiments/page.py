@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from amcl.analysis import PairSample, separations
 from amcl.drawing import save_png
 from amcl.environment import environment
+from amcl.errors import RunError
 from amcl.experiments.charts import chart, gains_chart, histograms
 from amcl.experiments.conclusions import conclusion_of
 from amcl.experiments.filled import Filled
@@ -16,7 +17,6 @@ from amcl.report import Beside, Block, Chart, Code, Note, Page, Paragraph, Secti
 from amcl.report.page import check_replaceable
 from amcl.report.sections.galleries import pair_galleries
 from amcl.results import Table
-from amcl.training import RunError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,10 +4,12 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from amcl.checkpoints import RunFolder
 from amcl.config import HardwareSettings
 from amcl.config.toml import unknown
 from amcl.data import missing_sets
 from amcl.data.named import NAMED
+from amcl.errors import RunError
 from amcl.experiments.cases import AMCL, Part
 from amcl.experiments.experiment import Experiment
 from amcl.experiments.page import ExperimentPage, Topic, topics_of_pairs
@@ -17,7 +19,6 @@ from amcl.experiments.scales import SCALES, Scale, ScaleName
 from amcl.settings import choose, whole_number
 from amcl.sweep import Point
 from amcl.sweep.workers import Tell
-from amcl.training import RunError, RunFolder
 
 
 def entry_of(name: str) -> Entry:

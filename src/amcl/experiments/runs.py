@@ -6,21 +6,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from amcl.analysis import PairSample, PairSettings, sample_of_run, separations, temperatures
+from amcl.checkpoints import read_metrics
+from amcl.checkpoints.evaluations import read_results
 from amcl.config import Config, HardwareSettings
 from amcl.config.fields import differing, spelled, value_of, with_values
 from amcl.data import has_test_split
+from amcl.errors import Interrupted, RunError
 from amcl.evaluation import Protocol, Protocols
-from amcl.evaluation.results import read_results
-from amcl.evaluation.unlabeled import BINS
 from amcl.experiments.cases import Case, Metric, Part
 from amcl.experiments.filled import Filled
 from amcl.files import write_text
+from amcl.metrics.unlabeled import BINS
 from amcl.results import Measurement, Record
 from amcl.results.seeds import MEASURED
 from amcl.sweep import Point, SweepFolder, sweep
 from amcl.sweep.judge import Split, metrics_of, splits_for
 from amcl.sweep.workers import Tell
-from amcl.training import Interrupted, RunError, read_metrics
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
 

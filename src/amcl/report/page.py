@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amcl.drawing import svg_of
+from amcl.errors import RunError
 from amcl.extras import missing, needed
 from amcl.files import write_text
 from amcl.report.blocks import Chart, Section
 from amcl.report.maps import HEIGHT, WIDTH, drawn
 from amcl.report.pictures import LOSSLESS, data_uri, shown_width
-from amcl.training.errors import RunError
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -16,14 +16,15 @@ from amcl.analysis import (
     separations,
     temperatures,
 )
+from amcl.checkpoints import RunFolder, read_metrics
 from amcl.config import Config
+from amcl.errors import RunError
 from amcl.evaluation import Result, read_results
-from amcl.evaluation.unlabeled import Separation
+from amcl.metrics.unlabeled import Separation
 from amcl.report.blocks import Beside, Block, Chart
 from amcl.results import Table
 from amcl.results.read import run_folders, run_names
 from amcl.settings import choose
-from amcl.training import RunError, RunFolder, read_metrics
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from amcl.drawing import BLUE, DARK, FAINT, PALETTE, VERMILION, bare, figure_of, plain
-from amcl.evaluation.unlabeled import Histograms
+from amcl.metrics.unlabeled import Histograms
 from amcl.results.seeds import Measurement
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amcl.evaluation.results import Result
+from amcl.checkpoints.evaluations import Result
 from amcl.results.names import names_of, unnamed_settings
 from amcl.results.numbers import (
     MISSING,

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
-from amcl.evaluation.scores import wilson
+from amcl.metrics.scores import wilson
 
 Interval = tuple[float, float]
 CONFIDENCE = 0.95

@@ -1,6 +1,6 @@
 """Metrics as text: accuracies in percent, other numbers with four digits."""
 
-from amcl.evaluation.results import SHARES
+from amcl.checkpoints.evaluations import SHARES
 
 MISSING = "–"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from amcl.evaluation.results import Result
+from amcl.checkpoints.evaluations import Result
 from amcl.results.names import differing, format_setting, short
 from amcl.results.numbers import is_accuracy
 from amcl.results.read import flat

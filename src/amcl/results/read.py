@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from amcl.checkpoints.evaluations import Result, read_results
 from amcl.config.fields import effect_of
-from amcl.evaluation.results import Result, read_results
 from amcl.results.record import Record
 
 

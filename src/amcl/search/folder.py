@@ -9,12 +9,12 @@ import tomli_w
 
 from amcl.config import Config
 from amcl.config.fields import differing, on_machine
+from amcl.errors import RunError
 from amcl.files import is_free, write_text
 from amcl.search.objective import OBJECTIVES, Objective
 from amcl.search.space import Space, space_from
 from amcl.settings import choose, whole_number
 from amcl.sweep.storage import FILE, check_storage, without_password
-from amcl.training import RunError
 
 Pruner = Literal["median", "halving", "off"]
 PRUNERS: tuple[Pruner, ...] = Pruner.__args__  # type: ignore[attr-defined]

@@ -6,9 +6,9 @@ from typing import Literal
 
 from amcl.config import Config
 from amcl.data import DataSet
+from amcl.errors import RunError
 from amcl.results import Record
 from amcl.sweep.outcome import Row
-from amcl.training import RunError
 
 Objective = Literal["knn", "linear", "effective-rank"]
 OBJECTIVES: tuple[Objective, ...] = Objective.__args__  # type: ignore[attr-defined]

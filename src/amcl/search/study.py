@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from amcl.config import Config
 from amcl.config.fields import spelled, value_from, with_values
+from amcl.errors import Interrupted, RunError
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.search.folder import Definition, Pruner, StudyFolder
@@ -21,7 +22,6 @@ from amcl.settings import whole_number
 from amcl.sweep.engine import Trials, tell_running, work
 from amcl.sweep.storage import resume_command, storage_url
 from amcl.sweep.workers import Tell, for_workers, work_together
-from amcl.training import Interrupted, RunError
 from amcl.training.pretrain import load_data
 from amcl.training.start import first_stage
 

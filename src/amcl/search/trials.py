@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from amcl.config import Config
 from amcl.config.fields import spelled, with_values
+from amcl.errors import RunError
 from amcl.evaluation import Protocol
 from amcl.progress import duration
 from amcl.results import Record
@@ -22,7 +23,6 @@ from amcl.sweep.judge import judge
 from amcl.sweep.outcome import Row, Stopped, carry_out, collapsed, probes, reason_of
 from amcl.sweep.storage import open_study
 from amcl.sweep.workers import Tell
-from amcl.training import RunError
 from amcl.training.watch import COLLAPSED
 
 if TYPE_CHECKING:

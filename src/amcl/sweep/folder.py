@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from amcl.config import Config
 from amcl.config.fields import differing
+from amcl.errors import RunError
 from amcl.evaluation import PROTOCOLS, Protocol
 from amcl.files import write_text
 from amcl.results import Record
@@ -17,7 +18,6 @@ from amcl.sweep.engine import Trials
 from amcl.sweep.grid import Point, unnamed_differences
 from amcl.sweep.judge import SPLITS, Split
 from amcl.sweep.storage import FILE, check_storage, open_study, storage_url, without_password
-from amcl.training import RunError
 
 if TYPE_CHECKING:
     import optuna

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from amcl.checkpoints import open_model
 from amcl.config import Config
 from amcl.data import has_test_split
 from amcl.evaluation import Protocol, Protocols
-from amcl.models import open_model
-from amcl.models.evaluate import JudgedOn, evaluation_of
+from amcl.evaluation.model import JudgedOn, evaluation_of
 
 Split = Literal["auto", "test", "validation"]
 SPLITS: tuple[Split, ...] = Split.__args__  # type: ignore[attr-defined]

@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from amcl.checkpoints import RunFolder, read_metrics
 from amcl.config import Config
 from amcl.config.fields import differing, on_machine
+from amcl.errors import NonFiniteError, RunError, UnfitError
 from amcl.results import Record, Status
-from amcl.training import NonFiniteError, RunError, RunFolder, pretrain, read_metrics
-from amcl.training.errors import UnfitError
+from amcl.training import pretrain
 from amcl.training.watch import COLLAPSED
 
 Row = dict[str, Any]

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from amcl.errors import Interrupted
 from amcl.evaluation import PROTOCOLS, Protocol, Protocols
 from amcl.files import write_text
 from amcl.results import Record
@@ -20,7 +21,6 @@ from amcl.sweep.outcome import carry_out, reason_of
 from amcl.sweep.storage import open_study, resume_command, storage_url
 from amcl.sweep.table import line, runs_table, table
 from amcl.sweep.workers import Tell, for_workers, work_together
-from amcl.training import Interrupted
 
 if TYPE_CHECKING:
     import optuna

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from amcl.errors import RunError
 from amcl.redaction import HIDDEN, redact
-from amcl.training import RunError
 
 if TYPE_CHECKING:
     import optuna

@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from amcl.config import Config
+from amcl.errors import Interrupted, RunError
 from amcl.redaction import redact
 from amcl.settings import whole_number
-from amcl.training import Interrupted, RunError
 from amcl.training.display import log_to_console
 
 Tell = Callable[[str], None]

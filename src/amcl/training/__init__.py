@@ -1,10 +1,10 @@
 """Pre-training: configuration, loop, checkpoints, run folder."""
 
+from amcl.checkpoints.run_folder import RunFolder, read_metrics
 from amcl.config import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
-from amcl.training.errors import Interrupted, NonFiniteError, RunError
+from amcl.errors import Interrupted, NonFiniteError, RunError
 from amcl.training.optimizers import LARS
 from amcl.training.pretrain import pretrain
-from amcl.training.run_folder import RunFolder, read_metrics
 
 __all__ = [
     "LARS",

@@ -15,7 +15,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from amcl.config import HardwareSettings
-from amcl.training.errors import Interrupted, RunError, StoppedWaiting
+from amcl.errors import Interrupted, RunError, StoppedWaiting
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.training.display import Display
 from amcl.training.plan import Plan
-from amcl.training.run_folder import RunFolder
 from amcl.training.trackers import make_trackers
 
 logger = logging.getLogger("amcl")

@@ -2,10 +2,10 @@
 
 import logging
 
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.methods import Method
 from amcl.training.plan import Plan, counted
-from amcl.training.run_folder import RunFolder
 
 logger = logging.getLogger("amcl")
 

@@ -11,8 +11,8 @@ import torch
 from amcl.config import Config
 from amcl.data import DataSet
 from amcl.distributed import mean_over_ranks
+from amcl.errors import UnfitError
 from amcl.seeds import generator
-from amcl.training.errors import UnfitError
 from amcl.training.fit import suitable_batch
 from amcl.training.hardware import StopRequest
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 from collections.abc import Callable, Generator, Iterator
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from amcl.backbones import Backbone
+from amcl.checkpoints.files import export_backbone, load_checkpoint
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.data import Batch, DataSet, load_dataset, stream
-from amcl.training.checkpoint import load_checkpoint, save_tensors
-from amcl.training.errors import Interrupted, NonFiniteError, RunError, StoppedWaiting
+from amcl.errors import Interrupted, NonFiniteError, RunError, StoppedWaiting
 from amcl.training.fit import fitted
 from amcl.training.hardware import StopRequest, make_fabric
 from amcl.training.log import RunLog
@@ -31,7 +30,6 @@ from amcl.training.messages import (
 )
 from amcl.training.plan import Plan, counted
 from amcl.training.ranks import shared_errors
-from amcl.training.run_folder import RunFolder
 from amcl.training.saving import CheckpointPolicy
 from amcl.training.start import first_stage, init_of, method_to_train
 from amcl.training.trackers import require_trackers
@@ -271,13 +269,6 @@ def _about(data: DataSet) -> dict[str, Any]:
         "std": data.std,
         "images": len(data.train),
     }
-
-
-def export_backbone(path: Path, backbone: Backbone, trained: dict[str, Any]) -> None:
-    """Write a backbone for other tools: timm's keys, and in the metadata what made it."""
-    # One entry: safetensors writes several in any order, and equal runs should be equal files.
-    made = {**trained, **backbone.metadata()}
-    save_tensors(path, backbone.network.state_dict(), {"amcl": json.dumps(made)})
 
 
 def load_data(config: Config) -> DataSet:

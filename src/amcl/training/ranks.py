@@ -8,11 +8,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch.distributed as dist
 
 from amcl.distributed import rank, world_size
-from amcl.training.errors import Interrupted, RunError
+from amcl.errors import Interrupted, RunError
 
 _ERROR = "amcl/error"  # keys in the store that the processes share
 _SEEN = "amcl/seen"
@@ -57,7 +58,7 @@ class _Watcher(threading.Thread):
     one is ended too, after some seconds.
     """
 
-    def __init__(self, store: dist.Store, number: int) -> None:
+    def __init__(self, store: Any, number: int) -> None:
         super().__init__(daemon=True)
         self.store, self.number = store, number
         self.message: str | None = None
@@ -79,7 +80,7 @@ class _Watcher(threading.Thread):
             return
 
 
-def _wait_for_readers(store: dist.Store) -> None:
+def _wait_for_readers(store: Any) -> None:
     """Keep the store, which may live in this process, until the others have read it."""
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end and store.add(_SEEN, 0) < world_size() - 1:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from amcl.checkpoints.files import keep_checkpoint, save_checkpoint
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
-from amcl.training.checkpoint import keep_checkpoint, save_checkpoint
 from amcl.training.plan import Plan
-from amcl.training.run_folder import RunFolder
 from amcl.training.trainer import Trainer
 
 PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs

@@ -5,12 +5,12 @@ from pathlib import Path
 import torch
 
 from amcl.backbones import Backbone, load_backbone
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
+from amcl.errors import RunError
 from amcl.methods import Method, make_method
 from amcl.modules import is_vit
 from amcl.seeds import seed_of
-from amcl.training.errors import RunError
-from amcl.training.run_folder import RunFolder
 
 
 def first_stage(config: Config) -> Config | None:

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from amcl.config import Config
+from amcl.errors import RunError
 from amcl.extras import missing, needed
-from amcl.training.errors import RunError
 
 
 class Tracker(Protocol):

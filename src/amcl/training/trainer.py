@@ -10,9 +10,9 @@ import torch
 
 from amcl.config import Config
 from amcl.data import Batch, DataSet
+from amcl.errors import NonFiniteError
 from amcl.methods import Drawn, Method
 from amcl.seeds import generator, seed_of
-from amcl.training.errors import NonFiniteError
 from amcl.training.optimizers import make_optimizer, set_rate
 from amcl.training.plan import Plan
 from amcl.views import ViewGroups

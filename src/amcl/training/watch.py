@@ -7,10 +7,10 @@ import torch
 
 from amcl.data import DataSet, MemoryImages, stream
 from amcl.data.images import Images
-from amcl.evaluation import Features, Transform, effective_rank, features_of, knn_accuracy, spread
-from amcl.evaluation.knn import default_k
 from amcl.losses import LossStats
 from amcl.methods import Method
+from amcl.metrics import Features, Transform, effective_rank, features_of, knn_accuracy, spread
+from amcl.metrics.knn import default_k
 from amcl.training.trainer import Trainer
 
 logger = logging.getLogger("amcl")

@@ -17,9 +17,9 @@ from amcl.analysis.cost.memory import PeakMemory
 from amcl.config import Config
 from amcl.data import DataSet, MemoryImages, stream
 from amcl.data.pictures import MEAN, STD
+from amcl.errors import RunError
 from amcl.seeds import generator
 from amcl.settings import whole_number
-from amcl.training.errors import RunError
 from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
 from amcl.training.start import method_to_train

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from amcl.data import Labeled
-from amcl.evaluation.features import Transform, features_of
 from amcl.evaluation.finetuning.classifier import classifier
 from amcl.evaluation.finetuning.plan import FinetuneSettings
 from amcl.evaluation.finetuning.training import Checkpoint, Precision, Trainer
+from amcl.metrics.features import Transform, features_of
 from amcl.settings import choose, whole_number
 
 

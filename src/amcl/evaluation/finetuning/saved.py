@@ -12,9 +12,9 @@ from safetensors.torch import save
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings, own_randomness
-from amcl.evaluation.features import Transform
 from amcl.evaluation.finetuning.classifier import classifier
 from amcl.files import whole_file
+from amcl.metrics.features import Transform
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

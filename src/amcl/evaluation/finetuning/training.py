@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from amcl.data import Batch, Labeled, stream
-from amcl.evaluation.features import Transform, fingerprint
 from amcl.evaluation.finetuning.classifier import parameter_groups, seeded
 from amcl.evaluation.finetuning.plan import FinetuneSettings, Plan
 from amcl.files import digest, whole_file
+from amcl.metrics.features import Transform, fingerprint
 from amcl.progress import Progress
 from amcl.seeds import generator
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from amcl.evaluation.results import Result
+from amcl.checkpoints.evaluations import Result
 from amcl.report.blocks import Block, Chart, Paragraph
 from amcl.results import Table, charts
 from amcl.results.numbers import percent

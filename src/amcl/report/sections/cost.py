@@ -6,13 +6,14 @@ from statistics import median
 
 from amcl.analysis.cost import cost_of, cost_table, image_size_of
 from amcl.backbones import read_safetensors
+from amcl.checkpoints import RunFolder
 from amcl.config import Config
+from amcl.errors import RunError
 from amcl.recipes import as_published
 from amcl.report.blocks import Block, Note, Paragraph, Section
 from amcl.report.runs import Run
 from amcl.results import Table
 from amcl.results.numbers import MISSING
-from amcl.training import RunError, RunFolder
 
 HOW = (
     "Heads and temperatures are there in training alone: the trained backbone costs the same. The "

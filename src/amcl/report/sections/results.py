@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from amcl.evaluation.results import Result, how, spelled
+from amcl.checkpoints.evaluations import Result, how, spelled
 from amcl.report.blocks import Paragraph, Section
 from amcl.report.runs import Run, beside, joined
 from amcl.report.sections.classes import classes

@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from amcl.checkpoints import RunFolder
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
 from amcl.report.runs import Run, in_rows
 from amcl.results.charts import Line, curves
 from amcl.results.numbers import plural
-from amcl.training import RunFolder
 
 HOW = (
     "The loss should fall and level off. Probes look at the backbone's features along the way: kNN "

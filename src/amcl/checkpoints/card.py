@@ -1,0 +1,175 @@
+"""A model card: what a model is, how it was trained, what it scores and how to load it."""
+
+import html
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from amcl.checkpoints.evaluations import Result, how, read_results, spelled
+from amcl.checkpoints.subject import Subject
+from amcl.config import Config
+from amcl.metrics.features import fingerprint
+
+CITATION = """@inproceedings{wang2024adaptive,
+  title = {Adaptive Multi-head Contrastive Learning},
+  author = {Wang, Lei and Koniusz, Piotr and Gedeon, Tom and Zheng, Liang},
+  booktitle = {Computer Vision – ECCV 2024},
+  year = {2024}
+}"""
+
+
+def model_card(
+    subject: Subject, *, weights: str = "backbone.safetensors", load: str | None = None
+) -> str:
+    """The card in Markdown, with the front matter that the Hugging Face hub reads.
+
+    `weights` is the file beside the card; `load` the Python that loads it with amcl. Scores are
+    those of exactly these weights in the run's `evaluation` folder.
+    """
+    load = load or f"import amcl\n\nbackbone = amcl.load({json.dumps(weights)})"
+    parts = [
+        _front_matter(subject),
+        _about(subject),
+        *([] if subject.config is None else [_training(subject, subject.config)]),
+        _input(subject),
+        *_scores(scores_of(subject)),
+        f"## How to load it\n\nWith timm alone:\n\n{_python(subject.backbone.code(weights))}\n\n"
+        f"With amcl:\n\n{_python(load)}",
+        *([] if subject.config is None else [f"## Citation\n\n```bibtex\n{CITATION}\n```"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def scores_of(subject: Subject) -> list[Result]:
+    """What evaluations found for exactly these weights, sorted."""
+    if subject.folder is None:
+        return []
+    results = read_results(subject.folder)
+    sha256 = fingerprint(subject.backbone) if results else None
+    same = [result for result in results if result.model.get("sha256") == sha256]
+    return sorted(same, key=lambda r: (r.data, r.split, r.protocol, r.seed, r.time))
+
+
+def _front_matter(subject: Subject) -> str:
+    tags = ["self-supervised-learning", "timm", subject.backbone.settings.backbone]
+    if subject.config is not None:
+        tags.append(subject.config.method.name)
+        if subject.config.method.has_negatives:
+            tags.append("contrastive-learning")
+    return "\n".join(
+        [
+            "---",
+            "library_name: amcl",
+            "pipeline_tag: image-feature-extraction",
+            "tags:",
+            *(f"- {json.dumps(tag)}" for tag in tags),
+            "# license: the license of these weights is yours to choose",
+            "---",
+        ]
+    )
+
+
+def _about(subject: Subject) -> str:
+    backbone = subject.backbone
+    network = f"{backbone.settings.backbone}{_times(backbone.settings.width)}"
+    count = sum(p.numel() for p in backbone.parameters())
+    features = (
+        f"It turns images of {backbone.image_size}×{backbone.image_size} pixels into "
+        f"{backbone.dim} features; {count:,} parameters."
+    )
+    if subject.config is None:
+        said = "".join(f"\n- {_cell(note)}" for note in subject.notes)
+        text = f"A backbone. {features}{chr(10) * bool(said)}{said}"
+        return f"# {network}\n\n{text}"
+    method = subject.config.method.label
+    images = "images" if subject.images is None else f"{subject.images:,} images"
+    data = _cell(subject.config.data.name)
+    return (
+        f"# {network}, pre-trained with {method}\n\n"
+        f"A backbone, pre-trained without labels on {images} of {data}. {features}"
+    )
+
+
+def _data(source: str) -> str:
+    """A data set by its name; of a folder, the last part of its path."""
+    return Path(source).name or source
+
+
+def _training(subject: Subject, config: Config) -> str:
+    method, optimizer, run = config.method, config.optimizer, config.run
+    rows: list[tuple[str, Any]] = [
+        ("method", method.label),
+        *method.facts(),
+        *_start(config),
+        ("views", config.views.views),
+        ("data", config.data.name),
+        ("images", "not known" if subject.images is None else f"{subject.images:,}"),
+        ("epochs", _epochs(subject, run.epochs)),
+        ("batch size", run.batch_size),
+        ("optimizer", f"{optimizer.optimizer}, {optimizer.schedule} schedule"),
+        ("learning rate", f"{optimizer.peak_rate(run.batch_size):g}"),
+        ("weight decay", f"{optimizer.weight_decay:g}"),
+        ("seed", run.seed),
+    ]
+    return f"## Training\n\n{_table(('setting', 'value'), rows)}"
+
+
+def _start(config: Config) -> list[tuple[str, Any]]:
+    """Whose weights it began with, if not random ones."""
+    first = None if config.run.init else config.method.first_stage(config)
+    if first is not None:
+        masked = ", ".join(f"{value} {name}" for name, value in first.method.facts())
+        name = first.method.label
+        return [("starts from", f"{name}, {first.run.epochs} epochs, {masked}")]
+    if config.run.init is not None:
+        return [("starts from", _cell(Path(config.run.init).name or config.run.init))]
+    return []
+
+
+def _epochs(subject: Subject, epochs: int) -> str:
+    if subject.epoch is None or subject.epoch == epochs:
+        return str(epochs)
+    return f"{subject.epoch:g} of {epochs}"
+
+
+def _input(subject: Subject) -> str:
+    size = subject.backbone.image_size
+    rows = [("mean", *map(repr, subject.mean)), ("std", *map(repr, subject.std))]
+    return (
+        f"## Input\n\nImages as float tensors (N, 3, {size}, {size}), RGB: pixels in [0, 1], less "
+        f"the mean, over the standard deviation.\n\n{_table(('', 'red', 'green', 'blue'), rows)}"
+    )
+
+
+def _scores(results: Sequence[Result]) -> list[str]:
+    if not results:
+        return []
+    rows = [
+        (
+            result.protocol,
+            f"{_data(result.data)}, {result.split}",
+            ", ".join(f"{name} {spelled(result, name)}" for name in result.metrics),
+            "; ".join([*how(result).splitlines(), f"seed {result.seed}"]),
+        )
+        for result in results
+    ]
+    return [f"## Scores\n\n{_table(('protocol', 'data', 'result', 'how'), rows)}"]
+
+
+def _times(width: float) -> str:
+    return "" if width == 1 else f" ×{width:g}"
+
+
+def _python(code: str) -> str:
+    return f"```python\n{code}\n```"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(_cell(str(cell)) for cell in line)} |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    """Text that cannot break out of a line or a cell, nor pass for HTML."""
+    return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")

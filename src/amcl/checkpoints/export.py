@@ -1,0 +1,180 @@
+"""A model as files for other tools."""
+
+import json
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from amcl.checkpoints.card import model_card
+from amcl.checkpoints.files import export_backbone, save_tensors
+from amcl.checkpoints.method import saved_method
+from amcl.checkpoints.onnx_file import require_onnx, write_onnx
+from amcl.checkpoints.subject import Subject
+from amcl.errors import RunError
+from amcl.files import digest, write_text
+from amcl.metrics.features import fingerprint
+
+LIST = "export.json"  # what an export wrote: by it the next one knows its own files
+FILES = ("backbone.safetensors", "method.safetensors", "backbone.onnx", "README.md")
+
+logger = logging.getLogger("amcl")
+
+
+def export(
+    subject: Subject,
+    out: Path | None = None,
+    *,
+    onnx: bool = False,
+    heads: bool = True,
+    overwrite: bool = False,
+) -> list[Path]:
+    """Write a model into a new folder, `RUN/export` unless `out` says another.
+
+    - `backbone.safetensors`: timm's keys; amcl and `Backbone.code` load it;
+    - `method.safetensors`, with `heads` and where there is a checkpoint: heads and φ too;
+    - `backbone.onnx`, with `onnx`: images (batch, 3, S, S), normalized, to features;
+    - `README.md`: a model card; `export.json`: a list of these files.
+
+    The folder may hold an earlier export of the same run, and nothing else. Files that are missing
+    are added; to change or remove any takes `overwrite`. Files that a user edited or added are
+    never touched.
+    """
+    folder = _folder(subject, out)
+    earlier = _earlier(folder, subject)
+    if onnx:
+        require_onnx()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder.parent, prefix=".export-") as made:
+        staging = Path(made)
+        export_backbone(staging / "backbone.safetensors", subject.backbone, subject.trained())
+        if heads and subject.checkpoint is not None:
+            _write_method(staging / "method.safetensors", subject)
+        if onnx:
+            write_onnx(subject.backbone, staging / "backbone.onnx")
+        write_text(staging / "README.md", model_card(subject))
+        return _put(staging, folder, subject, earlier, overwrite)
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What an export left behind."""
+
+    run: str
+    weights: str
+    files: dict[str, str]
+
+
+def _folder(subject: Subject, out: Path | None) -> Path:
+    if out is not None:
+        return out
+    if subject.folder is None:
+        raise ValueError(f"{subject.name} is no run: say where the files go, with --out FOLDER.")
+    return subject.folder / "export"
+
+
+def _run_of(subject: Subject) -> str:
+    """The same for all checkpoints of a run."""
+    if subject.config is None:
+        return fingerprint(subject.backbone)
+    return digest([subject.config.to_toml().encode()])
+
+
+def _earlier(folder: Path, subject: Subject) -> _Written | None:
+    """The export that the folder holds; an error if it holds anything else."""
+    if folder.exists() and not folder.is_dir():
+        raise RunError(f"{folder} is a file: choose a new folder with --out.")
+    present = set(os.listdir(folder)) - {LIST} if folder.exists() else set()
+    if not present:
+        return None
+    elsewhere = "choose a new folder with --out."
+    if not (folder / LIST).is_file():
+        raise RunError(f"{folder} is not empty, and holds no export: {elsewhere}")
+    earlier = _read_list(folder / LIST)
+    others = sorted(present - earlier.files.keys())
+    if others:
+        raise RunError(f"{folder} holds {', '.join(others)} beside an export: {elsewhere}")
+    if earlier.run != _run_of(subject):
+        raise RunError(f"{folder} holds the export of another run: {elsewhere}")
+    changed = [n for n in sorted(present) if _sha256(folder / n) != earlier.files[n]]
+    if changed:
+        raise RunError(
+            f"{', '.join(changed)} in {folder} changed after the export and would be lost: move it "
+            f"away, or {elsewhere}"
+        )
+    return earlier
+
+
+def _read_list(path: Path) -> _Written:
+    """What `export.json` says. It may come from anywhere: only names of our own files are taken."""
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        written = _Written(said["run"], said["weights"], dict(said["files"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path} is damaged: remove the folder, or choose another: --out."
+        ) from error
+    if foreign := sorted(written.files.keys() - set(FILES)):
+        raise RunError(
+            f"{path} lists {', '.join(map(repr, foreign))}, which `amcl export` does not write: "
+            "choose a new folder with --out."
+        )
+    return written
+
+
+def _write_method(path: Path, subject: Subject) -> None:
+    """The whole method, with its configuration in the metadata."""
+    assert subject.checkpoint is not None
+    saved = saved_method(subject.checkpoint)
+    own = subject.backbone.network.state_dict()
+    theirs = saved.backbone(subject.trained()).network.state_dict()
+    if not all(torch.equal(value.cpu(), theirs[name]) for name, value in own.items()):
+        raise RunError(
+            f"the heads in {subject.checkpoint} are of another step than the backbone: export the "
+            "checkpoint itself, or leave the heads out with --no-heads."
+        )
+    said: dict[str, Any] = {"config": saved.config.to_toml(), **subject.trained()}
+    save_tensors(path, saved.state, {"amcl": json.dumps(said)})
+
+
+def _put(
+    staging: Path, folder: Path, subject: Subject, earlier: _Written | None, overwrite: bool
+) -> list[Path]:
+    """Move the files into the folder one by one, each whole, and then list them."""
+    new = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
+    paths = [*(folder / name for name in new), folder / LIST]
+    weights, old = fingerprint(subject.backbone), {}
+    if earlier is not None:
+        old = {name: sha for name, sha in earlier.files.items() if (folder / name).exists()}
+    # Files of other weights would lie beside the new ones as if they belonged together.
+    stale = old.keys() - new.keys() if earlier is not None and earlier.weights != weights else set()
+    changed = sorted(stale | {name for name in old.keys() & new.keys() if old[name] != new[name]})
+    if changed and not overwrite:
+        raise RunError(
+            f"{folder} holds an earlier export, whose {', '.join(changed)} would be replaced: "
+            "choose a new folder with --out, or replace it with --overwrite."
+        )
+    if new.items() <= old.items() and not changed:
+        logger.info("%s holds this export already: nothing was written", folder)
+        return paths
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in new:
+            (staging / name).replace(folder / name)
+        for name in stale:
+            (folder / name).unlink()
+        kept = {name: sha for name, sha in old.items() if name not in stale}
+        said = {"run": _run_of(subject), "weights": weights, "files": kept | new}
+        write_text(folder / LIST, json.dumps(said, indent=2) + "\n")
+    except OSError as error:
+        raise RunError(f"could not write {folder} ({error}). Is the disk full?") from error
+    return paths
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return digest(iter(lambda: file.read(2**24), b""))

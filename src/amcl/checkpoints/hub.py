@@ -1,0 +1,137 @@
+"""Backbones on the Hugging Face hub."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import ModelCard, PyTorchModelHubMixin, hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+from torch import nn
+
+from amcl.backbones import (
+    Backbone,
+    BackboneSettings,
+    Pool,
+    Stem,
+    own_randomness,
+    read_safetensors,
+)
+from amcl.checkpoints.card import model_card
+from amcl.checkpoints.files import export_backbone
+from amcl.checkpoints.subject import Subject
+from amcl.data.images import Rgb
+from amcl.views import IMAGENET_MEAN, IMAGENET_STD
+
+WEIGHTS = "model.safetensors"
+
+
+class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
+    """A backbone that can be pushed to the hub and fetched from it. images: (N, 3, S, S) → (N, D).
+
+    `HubBackbone.of(open_model("runs/first")).push_to_hub("me/first")` puts a run's backbone there
+    with its model card, `HubBackbone.from_pretrained("me/first")` gets it back, and
+    `save_pretrained(folder)` writes what would be pushed. Weights are safetensors with timm's keys,
+    which `open_model` reads too; pickled weights are refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        backbone: str,
+        image_size: int,
+        width: float = 1.0,
+        stem: Stem = "auto",
+        patch: int | None = None,
+        pool: Pool = "auto",
+        mean: Rgb = IMAGENET_MEAN,
+        std: Rgb = IMAGENET_STD,
+    ) -> None:
+        super().__init__()
+        settings = BackboneSettings(
+            backbone=backbone, width=width, stem=stem, patch=patch, pool=pool
+        )
+        with own_randomness():
+            self.backbone = Backbone(settings, image_size)
+        # What the card is made of; the weights are those above, whatever becomes of them.
+        self.subject = Subject(
+            name=backbone, backbone=self.backbone, mean=_rgb(mean), std=_rgb(std)
+        )
+
+    @staticmethod
+    def of(subject: Subject) -> "HubBackbone":
+        """A model that was opened, for the hub."""
+        made = subject.backbone.metadata()
+        hub = HubBackbone(**made, mean=subject.mean, std=subject.std)
+        hub.backbone.load(subject.backbone.network.state_dict(), subject.name)
+        hub.subject = replace(subject, backbone=hub.backbone)
+        return hub.eval()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        h: torch.Tensor = self.backbone(images)
+        return h
+
+    def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
+        """The card that is saved beside the weights, unless there is one."""
+        load = (
+            "from amcl.checkpoints.hub import HubBackbone\n\n"
+            'backbone = HubBackbone.from_pretrained(".")  # or the name of the repository'
+        )
+        return ModelCard(model_card(self.subject, weights=WEIGHTS, load=load))
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        export_backbone(save_directory / WEIGHTS, self.backbone, self.subject.trained())
+
+    @classmethod
+    def _from_pretrained(
+        cls,
+        *,
+        model_id: str,
+        revision: str | None,
+        cache_dir: str | Path | None,
+        force_download: bool,
+        local_files_only: bool,
+        token: str | bool | None,
+        **model_kwargs: Any,
+    ) -> "HubBackbone":
+        """Safetensors only, and all of them: the mixin's own way takes pickles and leaves gaps."""
+        if not {"backbone", "image_size"} <= model_kwargs.keys():
+            raise ValueError(f"{model_id} has no config.json that says which backbone it holds.")
+        file = Path(model_id) / WEIGHTS
+        if not Path(model_id).is_dir():
+            try:
+                file = Path(
+                    hf_hub_download(
+                        repo_id=model_id,
+                        filename=WEIGHTS,
+                        revision=revision,
+                        cache_dir=cache_dir,
+                        force_download=force_download,
+                        token=token,
+                        local_files_only=local_files_only,
+                    )
+                )
+            except LocalEntryNotFoundError:  # not online, which its message says
+                raise
+            except EntryNotFoundError:
+                raise _no_weights(model_id) from None
+        if not file.is_file():
+            raise _no_weights(model_id)
+        tensors, made = read_safetensors(file)
+        hub = cls(**model_kwargs)
+        hub.backbone.load(tensors, file)
+        said = {**(made or {}), **hub.subject.trained()}
+        hub.subject = Subject.of(model_id, hub.backbone, said)
+        return hub.eval()
+
+
+def _no_weights(model_id: str) -> ValueError:
+    return ValueError(
+        f"{model_id} has no {WEIGHTS}. Pickled weights are not read, for they can run code."
+    )
+
+
+def _rgb(values: Sequence[float]) -> Rgb:
+    red, green, blue = values  # a list where it comes from JSON
+    return red, green, blue

@@ -1,0 +1,91 @@
+"""A backbone as an ONNX file that is checked against torch."""
+
+import copy
+import importlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import torch
+
+from amcl.backbones import Backbone
+from amcl.errors import RunError
+from amcl.extras import missing, needed
+from amcl.seeds import generator
+
+PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+_TOLERANCE = 1e-3  # of the largest feature: runtimes add in other orders
+
+
+def require_onnx() -> None:
+    """An error that says what to install, unless it is there."""
+    if packages := missing(*PACKAGES):
+        raise RunError(needed("an ONNX file", ", ".join(packages), "onnx"))
+
+
+def write_onnx(backbone: Backbone, path: Path) -> None:
+    """Write a backbone to a new file: "images" (batch, 3, S, S), normalized, to "features".
+
+    The batch is of any size. An error unless onnxruntime computes from it what torch does.
+    """
+    require_onnx()
+    plain = copy.deepcopy(backbone).cpu().eval()
+    images = torch.zeros(2, 3, plain.image_size, plain.image_size)
+    try:
+        with _quiet():
+            torch.onnx.export(
+                plain,
+                (images,),
+                path,
+                input_names=["images"],
+                output_names=["features"],
+                dynamic_shapes={"images": {0: torch.export.Dim("batch")}},
+                external_data=False,
+                dynamo=True,
+                verbose=False,
+            )
+    except Exception as error:  # whatever a network may do that ONNX cannot
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        name = plain.settings.backbone
+        raise RunError(f"torch could not write {name} as ONNX: {reason}") from error
+    _check(plain, path)
+
+
+def _check(backbone: Backbone, path: Path) -> None:
+    runtime = importlib.import_module("onnxruntime")
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    for n in (1, 3):
+        shape = (n, 3, backbone.image_size, backbone.image_size)
+        images = torch.randn(shape, generator=generator("onnx", n))
+        with torch.no_grad():
+            expected = backbone(images)
+        found = torch.from_numpy(session.run(["features"], {"images": images.numpy()})[0])
+        worst = float("inf")
+        if found.shape == expected.shape:
+            worst = (found - expected).abs().max().item()
+        if not worst <= _TOLERANCE * expected.abs().max().item():
+            raise RunError(
+                f"onnxruntime computes other features than torch for {n} images (difference "
+                f"{worst:.2g}): the ONNX file is not kept."
+            )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's account of its own steps."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    try:
+        logger.setLevel(logging.ERROR)
+        with (
+            warnings.catch_warnings(),
+            redirect_stdout(io.StringIO()),
+            redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

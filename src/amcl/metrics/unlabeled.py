@@ -1,0 +1,260 @@
+"""Measures of features that need no labels: are views of one image alike, and images apart?
+
+All but the rank look at directions, in float64. A feature of zeros has none: two of them count as
+alike (cosine 1), one and any other as unlike (0), and so a dead network measures as collapsed.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import torch
+
+from amcl.metrics.knn import check_finite, unit_rows
+from amcl.settings import positive_number, whole_number
+from amcl.views import ViewSettings
+
+BINS = 100
+"""Bins of histograms of similarities."""
+_PAIRS = 2**21  # similarities that are looked at at once
+_ROUND = 2.0**40  # similarities are rounded to 1/so much
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnlabeledSettings:
+    """Which images are measured, and by which views of them."""
+
+    images: int = 2000
+    """So many images, or all where there are fewer."""
+    views: str = "abcde"
+    """Operations of the two views: a crop, b blur, c gray, d jitter, e flip, s solarize."""
+
+    def __post_init__(self) -> None:
+        if whole_number("images", self.images, "choose 2 or more") < 2:
+            raise ValueError(f"images must be at least 2, to have pairs, got {self.images}.")
+        ViewSettings(views=self.views)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Histograms:
+    """Shares of positive and negative pairs in the same bins.
+
+    Args:
+        edges: Edges of the bins, (bins + 1,).
+        positive: Share of the positive pairs in each bin, (bins,).
+        negative: Share of the negative pairs in each bin, (bins,).
+    """
+
+    edges: torch.Tensor
+    positive: torch.Tensor
+    negative: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Separation:
+    """Distance between the similarities of positive pairs and those of negative pairs.
+
+    Args:
+        positive_similarity: Mean over positive pairs, two views of one image.
+        negative_similarity: Mean over negative pairs, views of two images.
+        overlap: Share that the histograms of both have in common: 0 apart, 1 the same.
+        auroc: Probability that a positive pair is more alike than a negative one, ties half.
+        histograms: The histograms of both.
+    """
+
+    positive_similarity: float
+    negative_similarity: float
+    overlap: float
+    auroc: float
+    histograms: Histograms = field(compare=False, repr=False)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The numbers by name."""
+        names = ("positive_similarity", "negative_similarity", "overlap", "auroc")
+        return {name: getattr(self, name) for name in names}
+
+
+def unlabeled(h: torch.Tensor, h0: torch.Tensor, h1: torch.Tensor) -> dict[str, float]:
+    """All measures of features of images, h (N, D), and of two views of each, h0 and h1 (N, D).
+
+    >>> h = torch.eye(4)
+    >>> unlabeled(h, h, h)["effective_rank"]
+    4.0
+    """
+    return {
+        "alignment": alignment(h0, h1),
+        "uniformity": uniformity(h),
+        "effective_rank": effective_rank(h),
+        "spread": spread(h),
+        **separation(h0, h1).metrics,
+    }
+
+
+def spread(features: torch.Tensor) -> float:
+    """How far features point in different directions: 0 is collapse, 1 no common direction.
+
+    √(1 − c) with c the mean cosine of two features. features: (N, D), N ≥ 2.
+    """
+    unit = _directions("features", features, least=2)
+    n = len(unit)
+    cosine = (unit.sum(0).square().sum() - n) / (n * (n - 1))
+    return float((1 - cosine).clamp(min=0.0).sqrt())
+
+
+def effective_rank(features: torch.Tensor) -> float:
+    """How many directions features (N, D) use, from 1: exp of the entropy of their singular values.
+
+    RankMe (Garrido et al., 2023). Features of zeros alone have rank 1, as all that are constant.
+
+    >>> round(effective_rank(torch.tensor([[3.0, 0], [0, 3], [3, 3]])), 3)
+    1.929
+    """
+    _check("features", features, least=1)
+    values = torch.linalg.svdvals(features.detach().double())
+    p = values / values.sum().where(values.any(), 1)
+    return float(torch.special.entr(p).sum().exp())
+
+
+def alignment(h0: torch.Tensor, h1: torch.Tensor, alpha: float = 2) -> float:
+    """Mean ‖ĥ0 − ĥ1‖^α of positive pairs, rows of h0 and h1 (N, D): 0 where views are alike.
+
+    With unit vectors ĥ (Wang & Isola, 2020).
+
+    >>> alignment(torch.tensor([[1.0, 0]]), torch.tensor([[-5.0, 0]]))
+    4.0
+    """
+    positive_number("alpha", alpha)
+    u0, u1 = _pairs(h0, h1, least=1)
+    distance = torch.linalg.vector_norm(u0 - u1, dim=1)
+    return float(distance.pow(alpha).mean())
+
+
+def uniformity(h: torch.Tensor, t: float = 2) -> float:
+    """log of the mean exp(−t‖ĥi − ĥj‖²) over i < j, from −4t to 0: low where images are apart.
+
+    With unit vectors ĥ of h (N, D), N ≥ 2 (Wang & Isola, 2020).
+
+    >>> uniformity(torch.tensor([[1.0, 0], [0, 5]]))
+    -4.0
+    """
+    positive_number("t", t)
+    unit = _directions("h", h, least=2)
+    sums = []
+    for start, cosine in _similarities(unit, unit):
+        exponent = (cosine - 1).clamp_(max=0).mul_(2 * t)  # ‖ĥi − ĥj‖² = 2 − 2 cos
+        exponent.diagonal(start).fill_(-torch.inf)
+        sums.append(float(exponent.logsumexp((0, 1))))
+    n = len(unit)  # each pair is met twice
+    return float(torch.tensor(sums, dtype=torch.float64).logsumexp(0)) - math.log(n * (n - 1))
+
+
+def separation(h0: torch.Tensor, h1: torch.Tensor, bins: int = BINS) -> Separation:
+    """Compare cosines of positive pairs (h0ᵢ, h1ᵢ) with those of negative ones (h0ᵢ, h1ⱼ), i ≠ j.
+
+    The overlap is that of normalized histograms of `bins` bins on [−1, 1]. h0, h1: (N, D).
+
+    >>> separation(torch.eye(3), torch.eye(3))
+    Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)
+    """
+    u0, u1 = _pairs(h0, h1, least=2)
+    # Without rounding, pairs that are equally alike would differ by the order of sums.
+    positive = _rounded(torch.linalg.vecdot(u0, u1))
+    blocks = ((start, _rounded(cosine)) for start, cosine in _similarities(u0, u1))
+    return _separation(positive, blocks, bins, -1.0, 1.0)
+
+
+def separation_of(similarity: torch.Tensor, bins: int = BINS) -> Separation:
+    """Compare the diagonal of similarities (N, N) with the rest, such as s/τ after the heads.
+
+    The bins lie between the least and the greatest similarity.
+
+    >>> separation_of(torch.eye(4))
+    Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)
+    """
+    if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1] or len(similarity) < 2:
+        raise ValueError(
+            f"similarity must be (N, N) with N of 2 or more, got {tuple(similarity.shape)}."
+        )
+    values = similarity.detach().double()
+    low, high = values.min().item(), values.max().item()
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return _separation(values.diagonal().contiguous(), iter([(0, values)]), bins, low, high)
+
+
+def _separation(
+    positive: torch.Tensor,
+    blocks: Iterator[tuple[int, torch.Tensor]],
+    bins: int,
+    low: float,
+    high: float,
+) -> Separation:
+    """Compare positive pairs (N,) with all pairs, which come in blocks of rows of (N, N)."""
+    whole_number("bins", bins)
+    levels, counts = _levels(positive)
+    less = counts.cumsum(0) - counts
+    n, total, lost = len(positive), 0.0, 0
+    histogram = torch.zeros(bins, dtype=torch.float64, device=positive.device)
+    for start, every in blocks:
+        # The very numbers, to be taken out again below.
+        every.diagonal(start).copy_(positive[start : start + len(every)])
+        total += float(every.sum())
+        histogram += torch.histc(every, bins, low, high)
+        level = torch.searchsorted(levels, every)
+        # Twice the positive pairs that are less alike than each pair, and once those as alike.
+        lost += int((2 * less[level] + counts[level] * (levels[level] == every)).sum())
+    # All pairs were looked at; without the positive ones, the negative remain.
+    negatives = n * (n - 1)
+    of_positive = torch.histc(positive, bins, low, high)
+    histograms = Histograms(
+        edges=torch.linspace(low, high, bins + 1, dtype=torch.float64),
+        positive=(of_positive / n).cpu(),
+        negative=((histogram - of_positive) / negatives).cpu(),
+    )
+    return Separation(
+        positive_similarity=float(positive.mean()),
+        negative_similarity=(total - float(positive.sum())) / negatives,
+        overlap=float(torch.minimum(histograms.positive, histograms.negative).sum()),
+        auroc=1 - (lost - n * n) / (2 * n * negatives),
+        histograms=histograms,
+    )
+
+
+def _levels(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Different values, sorted, and how often each occurs; infinity ends them, and never does."""
+    levels, counts = values.unique(return_counts=True)
+    return torch.cat([levels, levels.new_tensor([torch.inf])]), torch.cat([counts, counts[:1] * 0])
+
+
+def _similarities(u0: torch.Tensor, u1: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    """The first row and the values of blocks of u0 @ u1.T, some rows each."""
+    rows = max(_PAIRS // len(u1), 1)
+    for start in range(0, len(u0), rows):
+        yield start, u0[start : start + rows] @ u1.T
+
+
+def _rounded(cosine: torch.Tensor) -> torch.Tensor:
+    return (cosine * _ROUND).round_().div_(_ROUND).clamp_(-1, 1)
+
+
+def _pairs(h0: torch.Tensor, h1: torch.Tensor, least: int) -> tuple[torch.Tensor, torch.Tensor]:
+    if h0.shape != h1.shape:
+        raise ValueError(
+            f"h0 and h1 must have one shape, row by row two views of an image; got "
+            f"{tuple(h0.shape)} and {tuple(h1.shape)}."
+        )
+    return _directions("h0", h0, least), _directions("h1", h1, least)
+
+
+def _directions(name: str, features: torch.Tensor, least: int) -> torch.Tensor:
+    """Unit vectors (N, D + 1) in float64: features of zeros point along an axis of their own."""
+    _check(name, features, least)
+    unit = unit_rows(features.detach().double())
+    return torch.cat([unit, ~unit.any(1, keepdim=True)], 1)
+
+
+def _check(name: str, features: torch.Tensor, least: int) -> None:
+    check_finite(name, features)
+    if len(features) < least:
+        raise ValueError(f"{name} must hold {least} or more images, got {len(features)}.")

@@ -1,0 +1,90 @@
+"""docs/results.md and docs/tuning.md show what benchmarks/evidence holds."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from amcl.results import Measurement
+
+ROOT = Path(__file__).parents[2]
+
+
+def load(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return load("evidence")
+
+
+@pytest.fixture(scope="module")
+def text(evidence):
+    """Both pages, one after the other."""
+    return "".join(page.read_text(encoding="utf-8") for page in evidence.PAGES)
+
+
+def test_pictures_show_what_is_kept(text):
+    """Each carries the checksum of the numbers it was drawn from."""
+    pictures = load("evidence_pictures")
+    for name, (studies, _) in pictures.PICTURES.items():
+        assert f"images/{name}.png" in text
+        with Image.open(pictures.FOLDER / f"{name}.png") as picture:
+            assert picture.info["Source"] == pictures.source(studies)
+
+
+def test_pages_are_made_from_what_is_kept(evidence, text):
+    assert evidence.page(text) == text
+
+
+def test_a_table_in_a_page_is_made_anew(evidence, text):
+    changed = re.sub(r"\| \d\d\.\d ", "| 99.9 ", text)
+    assert changed != text
+    assert evidence.page(changed) == text
+
+
+def test_all_that_is_kept_is_of_a_study_and_in_a_page(evidence, text):
+    studies = evidence.studies()
+    kept = sorted(path.stem for path in evidence.FOLDER.glob("*.json"))
+    assert kept
+    for name in kept:
+        assert f"<!-- {name} -->" in text
+        held = json.loads(studies[name].kept.read_text(encoding="utf-8"))
+        assert held["command"] == studies[name].command
+        for run in held["runs"]:
+            assert run["ending"] == "complete"
+            assert set(studies[name].shown) <= run["metrics"].keys()
+
+
+def test_accuracies_are_means_over_seeds(evidence):
+    assert evidence.spread(Measurement.of({0: 0.40, 1: 0.42})) == "41.0 ± 1.4"
+    assert evidence.spread(Measurement.of({0: 0.4})) == "40.0"
+
+
+def test_gains_are_paired_by_seed(evidence):
+    ours, theirs = Measurement.of({0: 0.41, 1: 0.44, 2: 0.5}), Measurement.of({1: 0.42, 0: 0.40})
+    assert evidence.spread(ours.minus(theirs), sign=True) == "+1.5 ± 0.7"
+    assert evidence.spread(Measurement.of({0: 0.41}).minus(theirs), sign=True) == "+1.0"
+    assert evidence.spread(Measurement.of({7: 0.41}).minus(theirs), sign=True) == ""
+
+
+def test_the_rise_of_gains_is_that_of_lines_fitted_seed_by_seed(evidence, monkeypatch):
+    gains = {"a": {"0": 1.0, "1": 0.0}, "ab": {"0": 2.0, "1": 0.0}, "abc": {"0": 3.0, "1": 0.0}}
+    monkeypatch.setattr(evidence, "gains_by_views", lambda known: gains)
+    told = evidence.trend({})
+    assert "changes by +0.50 points" in told
+    assert "over 2 seeds 0.50; it rises in 1 of them" in told
+
+
+def test_a_slow_turn_does_not_move_the_time_of_a_step(evidence):
+    seconds = {"baseline": [1.0] * 41, "+ AMCL": [1.04] * 40 + [9.0]}
+    assert evidence.told_slower({"seconds": seconds}) == "× 1.04 (1.04–1.04)"
+    seconds["+ AMCL"] = [1 + turn / 100 for turn in range(41)]
+    assert evidence.told_slower({"seconds": seconds}) == "× 1.20 (1.14–1.26)"
