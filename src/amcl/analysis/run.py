@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 
 from amcl.analysis.pairs import PairSample, PairSettings, pair_sample
-from amcl.checkpoints import RunFolder, load_method
+from amcl.checkpoints.method import load_method
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.data import DataSet, same_source
 from amcl.training.hardware import find_accelerator

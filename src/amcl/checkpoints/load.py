@@ -17,7 +17,6 @@ from amcl.backbones import (
     read_safetensors,
     unknown_model,
 )
-from amcl.checkpoints import RunFolder
 from amcl.checkpoints.files import read_safely
 from amcl.checkpoints.method import (
     SavedMethod,
@@ -26,6 +25,7 @@ from amcl.checkpoints.method import (
     newest_checkpoint,
     no_backbone,
 )
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.checkpoints.subject import Subject
 from amcl.checkpoints.weights import Table, load_weights, tables_of
 from amcl.data.images import Rgb

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from amcl.backbones import Backbone, backbone_of, own_randomness, read_safetensors
-from amcl.checkpoints import RunFolder
 from amcl.checkpoints.files import check_format, read_safely
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.checkpoints.weights import Table
 from amcl.config import Config
 from amcl.errors import RunError

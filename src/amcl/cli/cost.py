@@ -20,7 +20,7 @@ from amcl.analysis.cost import (
     rows,
 )
 from amcl.backbones import read_safetensors
-from amcl.checkpoints import RunFolder
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from amcl import recipes
 from amcl.backbones import Backbone
-from amcl.checkpoints import RunFolder, read_metrics
+from amcl.checkpoints.run_folder import RunFolder, read_metrics
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console

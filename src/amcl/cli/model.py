@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import tyro
 
-from amcl.checkpoints import Subject, open_model
+from amcl.checkpoints.load import open_model
+from amcl.checkpoints.subject import Subject
 
 logger = logging.getLogger("amcl")
 

@@ -12,7 +12,7 @@ import tyro
 
 from amcl import recipes
 from amcl.backbones import load_backbone
-from amcl.checkpoints import RunFolder
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.config.fields import differing
 from amcl.config.rules import check_used

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from amcl.backbones import SMALL
-from amcl.checkpoints import RunFolder
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.checkpoints.subject import Subject
 from amcl.config import DataSettings
 from amcl.data import (

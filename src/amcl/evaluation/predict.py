@@ -8,8 +8,8 @@ from typing import Literal
 
 import torch
 
-from amcl.checkpoints import RunFolder
 from amcl.checkpoints.evaluations import CLASSIFIER
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.data import default_workers, list_pictures
 from amcl.errors import RunError
 from amcl.evaluation import read_results

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from amcl.checkpoints import RunFolder
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import HardwareSettings
 from amcl.config.toml import unknown
 from amcl.data import missing_sets

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from amcl.analysis import PairSample, PairSettings, sample_of_run, separations, temperatures
-from amcl.checkpoints import read_metrics
 from amcl.checkpoints.evaluations import read_results
+from amcl.checkpoints.run_folder import read_metrics
 from amcl.config import Config, HardwareSettings
 from amcl.config.fields import differing, spelled, value_of, with_values
 from amcl.data import has_test_split

@@ -16,7 +16,7 @@ from amcl.analysis import (
     separations,
     temperatures,
 )
-from amcl.checkpoints import RunFolder, read_metrics
+from amcl.checkpoints.run_folder import RunFolder, read_metrics
 from amcl.config import Config
 from amcl.errors import RunError
 from amcl.evaluation import Result, read_results

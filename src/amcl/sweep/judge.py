@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from amcl.checkpoints import open_model
+from amcl.checkpoints.load import open_model
 from amcl.config import Config
 from amcl.data import has_test_split
 from amcl.evaluation import Protocol, Protocols

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from amcl.checkpoints import RunFolder, read_metrics
+from amcl.checkpoints.run_folder import RunFolder, read_metrics
 from amcl.config import Config
 from amcl.config.fields import differing, on_machine
 from amcl.errors import NonFiniteError, RunError, UnfitError

@@ -6,7 +6,7 @@ from statistics import median
 
 from amcl.analysis.cost import cost_of, cost_table, image_size_of
 from amcl.backbones import read_safetensors
-from amcl.checkpoints import RunFolder
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.errors import RunError
 from amcl.recipes import as_published

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from amcl.checkpoints import RunFolder
+from amcl.checkpoints.run_folder import RunFolder
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
 from amcl.report.runs import Run, in_rows
 from amcl.results.charts import Line, curves
