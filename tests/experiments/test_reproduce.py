@@ -49,7 +49,16 @@ def test_every_entry_is_run_below():
     assert figures == [f"figure-{n}" for n in range(1, 10)]
 
 
-@pytest.mark.parametrize("names", TOGETHER.values(), ids=TOGETHER)
+QUICK = ("heads", "cost")  # the others take half of the time of all tests together
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(names, marks=() if group in QUICK else pytest.mark.slow, id=group)
+        for group, names in TOGETHER.items()
+    ],
+)
 def test_smoke(names, tmp_path):
     for name in names:
         page = reproduce(name, scale="smoke", out=tmp_path, tell=quiet)

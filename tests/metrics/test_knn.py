@@ -9,7 +9,7 @@ from sklearn.metrics import top_k_accuracy_score
 from sklearn.neighbors import KNeighborsClassifier
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from amcl.evaluation import knn as module
+from amcl.metrics import knn as module
 from amcl.metrics.knn import (
     KnnSettings,
     default_k,

@@ -8,7 +8,7 @@ import torch
 from scipy.spatial.distance import pdist
 from sklearn.metrics import roc_auc_score
 
-from amcl.evaluation import unlabeled as module
+from amcl.metrics import unlabeled as module
 from amcl.metrics.unlabeled import (
     UnlabeledSettings,
     alignment,

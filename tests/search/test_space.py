@@ -269,7 +269,7 @@ def test_ends_are_tried_where_they_have_an_effect():
         with pytest.raises(ValueError, match="must be a finite number"):
             space_from(constant, [entry, "temperature=constant,adaptive"])
     simsiam = recipe("cifar10-simsiam-amcl")
-    with pytest.raises(ValueError, match="SimSiam has none: choose 'adaptive'"):
+    with pytest.raises(ValueError, match="SimSiam has none: choose"):
         space_from(simsiam, ["temperature=adaptive,adaptive-negative"])
 
 

@@ -134,6 +134,11 @@ def assert_finite(tensors):
     assert not bad
 
 
+@cache
+def small_images():
+    return replace(load_dataset("builtin"), image_size=SIZE)
+
+
 class Bench:
     """Takes steps of training as a run does, on images of noise, and looks at all they leave."""
 
@@ -141,8 +146,7 @@ class Bench:
         self.method = method_to_train(config, SIZE, None)
         self.seen, self.images = 0, config.run.batch_size
         plan = Plan(STEPS * self.images, self.images, 1, 1, 0, 0, 1, check_every=1)
-        data = replace(load_dataset("builtin"), image_size=SIZE)
-        self.trainer = Trainer(one_process(), config, plan, data, self.method)
+        self.trainer = Trainer(one_process(), config, plan, small_images(), self.method)
         self.trainer.inputs = self._inputs
         self.trainer.optimizer.optimizer.register_step_pre_hook(self._look_at_gradients)
 

@@ -33,7 +33,7 @@ class Failing(SimCLR):
 """
 
 
-@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("failing", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_an_error_on_one_process_ends_both_with_its_message(tmp_path, failing):
     (tmp_path / "amcl_failing.py").write_text(FAILING, encoding="utf-8")
     info = tmp_path / "amcl_failing-1.0.dist-info"
