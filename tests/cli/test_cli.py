@@ -15,6 +15,7 @@ from amcl.backbones import Backbone, BackboneSettings
 from amcl.checkpoints import RunFolder, read_metrics
 from amcl.checkpoints.files import export_backbone
 from amcl.cli import demo, main
+from amcl.cli.known_options import KNOWN
 from amcl.cli.pretrain import attempt, free_folder, parse
 from amcl.config import Config
 from amcl.methods import method_names
@@ -245,7 +246,7 @@ def test_options_are_frozen(capsys, monkeypatch, name, command):
     with pytest.raises(SystemExit):
         main([*command.split(), "--help"])
     flags = sorted(set(re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", capsys.readouterr().out)))
-    frozen = Path(__file__).with_name(f"options_{name}.txt")
+    frozen = KNOWN / f"{name}.txt"
     if os.environ.get("AMCL_FREEZE"):
         frozen.write_text("\n".join(flags) + "\n")
     assert flags == frozen.read_text().split()

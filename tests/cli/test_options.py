@@ -9,6 +9,7 @@ import torch
 from amcl import recipes
 from amcl.cli import analyze, cost, evaluate, main, search, sweep
 from amcl.cli.cautions import cautions
+from amcl.cli.known_options import mistyped
 from amcl.cli.options import _options_of, read_options
 from amcl.cli.pretrain import Options, parse
 from amcl.config import Config
@@ -200,6 +201,20 @@ def test_the_options_that_are_checked_are_those_of_the_parser(capsys):
             read_options(Options, ["--help"], command="amcl", default=base)
         shown = set(re.findall(r"(?<=[ ,│|])--[a-z][a-z-]+", capsys.readouterr().out))
         assert names == {name for name in shown if name != "--help"} - {"--method-METHOD"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_option_that_there_is_is_taken_for_mistyped(method):
+    base = parse(["--method", method])
+    for option in _options_of(Options, base):
+        assert mistyped("pretrain", ["--method", method, option.name]) == ""
+        assert mistyped("sweep", ["--method", method, f"{option.name.replace('-', '_')}=1"]) == ""
+
+
+def test_a_mistyped_option_is_answered_with_the_nearest():
+    assert "--epochz: did you mean --epochs" in mistyped("pretrain", ["--epochz", "3"])
+    assert mistyped("pretrain", ["--method", "of-another-package", "--epochz", "3"]) == ""
+    assert mistyped("pretrain", ["--queue", "3"]) == ""  # the command says whose it is
 
 
 def test_help_is_readable(capsys):

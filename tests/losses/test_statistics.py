@@ -2,13 +2,13 @@
 
 import re
 from inspect import signature
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 import amcl
+from amcl.cli.known_options import KNOWN
 from amcl.functional import omega, sigma
 from amcl.losses.statistics import PairStats
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature
@@ -151,7 +151,7 @@ def test_advice():
 
 def test_advice_names_settings_that_exist():
     """Python names are those of the losses and heads; options are those of `amcl pretrain`."""
-    options = (Path(__file__).parents[1] / "cli" / "options_simclr.txt").read_text(encoding="utf-8")
+    options = (KNOWN / "simclr.txt").read_text(encoding="utf-8")
     python = {*signature(AdaptiveTemperature).parameters} | {
         *signature(amcl.AMCLLoss).parameters,
         *signature(amcl.ProjectionHeads).parameters,

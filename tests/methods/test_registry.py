@@ -93,6 +93,11 @@ def test_a_method_of_another_package_trains_from_the_command_line(installed, tmp
     cost = amcl(installed, "cost", "run", cwd=tmp_path)
     assert cost.returncode == 0, cost.stderr
     assert "pull" in cost.stdout
+
+
+@pytest.mark.slow
+def test_its_page_and_help(installed, tmp_path):
+    amcl(installed, "pretrain", "--method", "pull", *SMALL, "--out", "run", cwd=tmp_path)
     report = amcl(installed, "report", "run", cwd=tmp_path)
     assert report.returncode == 0, report.stderr
     text = amcl(installed, "pretrain", "--method", "pull", "--help", cwd=tmp_path).stdout

@@ -30,7 +30,7 @@ METHODS = method_names()
 
 RECORD = Path(__file__).with_name("reference_runs.json")
 STEPS = 20
-VIT = ("mae", "can", "mocov3", "lgp")
+VIT = ("can", "lgp", "mae", "mocov3")
 CASES = [
     (name, amcl)
     for name in METHODS
@@ -86,7 +86,13 @@ def trained(method: str, amcl: bool, out: Path) -> dict[str, Any]:
     return {"losses": losses, "weights": checksum(out), "config": config.to_toml()}
 
 
-@pytest.mark.parametrize(("method", "amcl"), CASES)
+@pytest.mark.parametrize(
+    ("method", "amcl"),
+    [
+        pytest.param(method, amcl, marks=pytest.mark.slow if method in VIT and not amcl else ())
+        for method, amcl in CASES
+    ],
+)
 def test_training_is_unchanged(method, amcl, tmp_path):
     name = f"{method}-amcl" if amcl else method
     made = trained(method, amcl, tmp_path / "run")

@@ -263,7 +263,7 @@ _SEARCH = ["search", *_TINY, "--space", "tau=0.1:0.5", "--trials", "1"]
 @pytest.mark.parametrize(
     ("command", "file"),
     [
-        (["pretrain", *_TINY], "config.toml"),
+        pytest.param(["pretrain", *_TINY], "config.toml", marks=pytest.mark.slow),
         # Another process takes up a run after a minute without a sign of life.
         pytest.param(["sweep", *_TINY, "--grid", "tau=0.1"], "config.toml", marks=pytest.mark.slow),
         pytest.param(_SEARCH, "base.toml", marks=pytest.mark.slow),

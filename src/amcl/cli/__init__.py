@@ -11,6 +11,8 @@ import os
 import sys
 from importlib.metadata import version
 
+from amcl.cli.known_options import mistyped
+
 COMMANDS = {
     "demo": "see in three minutes what it does",
     "pretrain": "train a backbone on images, labeled or not",
@@ -44,6 +46,9 @@ def main(args: list[str] | None = None) -> int:
         near = difflib.get_close_matches(command, COMMANDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}."
         print(f"amcl: there is no command {command!r}: {hint}", file=sys.stderr)
+        return 2
+    if message := mistyped(command, rest):  # before torch is imported, which takes seconds
+        print(f"amcl {command}: {message}", file=sys.stderr)
         return 2
     module = importlib.import_module(f"amcl.cli.{command}")
     try:

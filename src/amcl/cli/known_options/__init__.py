@@ -1,0 +1,53 @@
+"""The options of each command, as lists: a mistyped one is answered before anything is imported.
+
+The files are the promise of the command line to users' scripts: a test compares them with what the
+commands take, and AMCL_FREEZE=1 writes them anew.
+"""
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+KNOWN = Path(__file__).parent
+"""A file for each command, and of `amcl pretrain` one for each built-in method."""
+
+_PAPER = ("--eta", "--iota")  # names of the paper, which a command answers by itself
+
+
+def mistyped(command: str, args: Sequence[str]) -> str:
+    """Return what is wrong with the first option that no command has; empty if there is none.
+
+    What is an option of another command or method is left to the command, which knows more, and so
+    are all options of methods that other packages bring.
+
+    Args:
+        command: Name of the command.
+        args: Words behind it.
+
+    Returns:
+        A sentence, or an empty string.
+
+    Example:
+        >>> mistyped("compare", ["--baselin", "runs/first"])
+        'there is no option --baselin: did you mean --baseline?'
+        >>> mistyped("pretrain", ["--epochs", "3"])
+        ''
+    """
+    words = [word.partition("=")[0].replace("_", "-") for word in args]
+    method = next((b for a, b in zip(words, args[1:], strict=False) if a == "--method"), "simclr")
+    name = method if command == "pretrain" else command
+    file = KNOWN / f"{name}.txt"
+    if not file.is_file() or {"-h", "--help"} & set(words):
+        return ""
+    every = {option for path in KNOWN.glob("*.txt") for option in _read(path)} | set(_PAPER)
+    for word in words:
+        if re.match(r"--[a-zA-Z]", word) and word not in every:
+            near = difflib.get_close_matches(word, _read(file), n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else "--help lists them."
+            return f"there is no option {word}: {hint}"
+    return ""
+
+
+def _read(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split()
