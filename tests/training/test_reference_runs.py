@@ -31,6 +31,7 @@ METHODS = method_names()
 RECORD = Path(__file__).with_name("reference_runs.json")
 STEPS = 20
 VIT = ("can", "lgp", "mae", "mocov3")
+SLOW = [("can", False), ("lgp", False), ("mocov3", False)]
 CASES = [
     (name, amcl)
     for name in METHODS
@@ -89,7 +90,7 @@ def trained(method: str, amcl: bool, out: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("method", "amcl"),
     [
-        pytest.param(method, amcl, marks=pytest.mark.slow if method in VIT and not amcl else ())
+        pytest.param(method, amcl, marks=pytest.mark.slow if (method, amcl) in SLOW else ())
         for method, amcl in CASES
     ],
 )
