@@ -20,8 +20,8 @@ from amcl.settings import choose, positive_number, whole_number
 Stem = Literal["auto", "small", "standard"]
 Pool = Literal["auto", "mean"]
 
-SMALL = 64  # images of up to so many pixels a side get the small stem
-_PATCHES = 8  # a vision transformer on small images sees so many patches a side
+SMALL = 64  # images of up to this many pixels a side get the small stem
+_PATCHES = 8  # patches a side that a vision transformer sees of small images
 
 # Models of the recipes. timm has them for certain, and so settings that name them are made without
 # importing timm, which takes longer than all else that `amcl pretrain --help` does.
@@ -144,7 +144,7 @@ class Backbone(nn.Module):
 
     @property
     def as_published(self) -> bool:
-        """Whether it is timm's own network, with nothing changed."""
+        """Return whether it is timm's own network, with nothing changed."""
         return self._design == _Design(self.settings.backbone)
 
     def load(self, tensors: Mapping[str, torch.Tensor], where: object) -> None:

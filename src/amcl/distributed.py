@@ -13,7 +13,7 @@ def rank() -> int:
 
 
 def world_size() -> int:
-    """How many processes train together."""
+    """Number of processes train together."""
     return dist.get_world_size() if _active() else 1
 
 

@@ -37,7 +37,7 @@ _ON_PAGE = {
 
 
 def figure_of(width: float, height: float) -> "Figure":
-    """An empty figure of so many inches, outside of pyplot's list."""
+    """Return an empty figure of this size in inches, outside of pyplot's list."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine

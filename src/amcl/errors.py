@@ -4,7 +4,7 @@ import signal
 
 
 class RunError(Exception):
-    """A run cannot start or go on; the message says why and what to do."""
+    """A run cannot start or continue; the message says why and what to do."""
 
     exit_code = 1
 

@@ -30,7 +30,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 def is_free(path: Path, *known: str) -> bool:
-    """Whether nothing is at `path`, or a folder that holds nothing but files named `known`.
+    """Return whether nothing is at `path`, or a folder that holds nothing but files named `known`.
 
     What a killed process left of a file that it was writing does not count.
     """

@@ -68,7 +68,7 @@ def test_a_run_whose_worker_dies_is_saved(tmp_path, monkeypatch):
         return plain(self, index)
 
     monkeypatch.setattr(FileImages, "decode", killed)
-    with pytest.raises(ChildProcessError, match=r"has died.*Go on with: amcl pretrain --resume"):
+    with pytest.raises(ChildProcessError, match=r"has died.*Resume with: amcl pretrain --resume"):
         pretrain(streamed(folder), tmp_path / "run")
     assert (tmp_path / "run/checkpoints/last.pt").exists()
 

@@ -25,7 +25,7 @@ class PairSettings:
     """Which images are looked at."""
 
     images: int = 500
-    """So many images, or all where there are fewer."""
+    """Number of images, or all where there are fewer."""
     seed: int = 0
     """Which images, and which views of them."""
 
@@ -82,7 +82,7 @@ class PairSample:
 
     @property
     def positives_differ(self) -> bool:
-        """Whether positive pairs have different temperatures."""
+        """Return whether positive pairs have different temperatures."""
         if self.tau is None:
             return False
         tau = positives(self.tau)

@@ -48,7 +48,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def check_format(path: Path, state: Any) -> None:
-    """An error unless this is what this version saves."""
+    """Raise an error unless this is what this version saves."""
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise RunError(f"{path} is not a checkpoint of this version of amcl.")
 

@@ -56,7 +56,7 @@ class _Asked:
             raise ValueError("mean and std go together: give both or neither.")
 
     def refuse(self, source: object, why: str, *names: str) -> None:
-        """An error if any of these was said; all of them unless named."""
+        """Raise an error if any of these was said; all of them unless named."""
         said = [
             f.name
             for f in fields(self)

@@ -104,7 +104,7 @@ def from_checkpoint(path: Path, state: Any) -> SavedMethod | None:
 
 
 def newest_checkpoint(run: RunFolder) -> Path | None:
-    """The checkpoint from which a run would go on, or the last that was kept."""
+    """Return the checkpoint from which a run would resume, or the last that was kept."""
     if run.checkpoint.is_file():
         return run.checkpoint
     return max(run.checkpoint.parent.glob("epoch-*.pt"), default=None)
@@ -120,7 +120,7 @@ def no_backbone(run: RunFolder) -> RunError:
     resume = f"amcl pretrain --resume {shlex.quote(str(run.path))}"
     newest = newest_checkpoint(run)
     if newest is None:
-        return RunError(f"the run in {run.path} has saved nothing yet. Go on with it: {resume}")
+        return RunError(f"the run in {run.path} has saved nothing yet. Resume it: {resume}")
     return RunError(
         f"the run in {run.path} has not ended, so it has no {run.backbone.name} yet. Name its "
         f"newest checkpoint instead, {newest}, or finish it: {resume}"

@@ -66,7 +66,7 @@ class RunFolder:
         """Raise an error if the folder holds anything: a run is never written over."""
         if self.config.exists():
             raise RunError(
-                f"{self.path} holds a run already. Go on with it: amcl pretrain --resume "
+                f"{self.path} holds a run already. Resume it: amcl pretrain --resume "
                 f"{shlex.quote(str(self.path))}; or choose another folder: --out."
             )
         if not is_free(self.path):
@@ -84,12 +84,12 @@ class RunFolder:
         """Make the folder of a new run."""
         self.check_free()
         try:
-            write_text(self.config, config.to_toml())  # what is killed now is a run that goes on
+            write_text(self.config, config.to_toml())  # a run that is killed now can be resumed
         except OSError as error:
             raise RunError(f"could not make the run folder {self.path}: {error}.") from error
 
     def is_finished(self, epochs: int) -> bool:
-        """Whether the trained backbone is here, and is that of at least these epochs."""
+        """Return whether the trained backbone is here, and is that of at least these epochs."""
         if not self.backbone.is_file():
             return False
         try:

@@ -73,7 +73,7 @@ class Candidate:
         return not self.missing and not self.misfits
 
     def answers_to(self, prefix: str) -> bool:
-        """Whether the user means this one: the whole name or the end of it."""
+        """Return whether the user means this one: the whole name or the end of it."""
         return f".{self.name}".endswith(f".{prefix.rstrip('.')}")
 
     def _misfit(self, key: str) -> bool:

@@ -45,7 +45,7 @@ class Demo:
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    goes_on = "A run goes on from its last checkpoint with amcl pretrain --resume RUN."
+    goes_on = "A run resumes from its last checkpoint with amcl pretrain --resume RUN."
     return attempt("amcl demo", lambda: _demo(args), goes_on)
 
 

@@ -70,7 +70,7 @@ class Options:
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    goes_on = "The same command goes on: features are kept, fine-tuning from its last checkpoint."
+    goes_on = "The same command resumes: features are kept, and fine-tuning has a checkpoint."
     return attempt("amcl evaluate", lambda: _evaluate(args), goes_on)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.evaluation.predict import find_classifier, predict
 from amcl.training.display import console, log_to_console
@@ -57,7 +58,7 @@ def main(args: list[str]) -> int:
 
 
 def _predict(args: list[str]) -> None:
-    options = tyro.cli(Predict, args=args, prog="amcl predict")
+    options = read_options(Predict, args, command="amcl predict")
     log_to_console()
     set_threads(options.threads)
     path = find_classifier(options.model)

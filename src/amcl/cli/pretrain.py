@@ -48,7 +48,7 @@ class Options(Start):
     """What `amcl pretrain` takes."""
 
     resume: Path | None = None
-    """Go on with the run in this folder. --epochs may make it longer; options of hardware, saving
+    """Resume the run in this folder. --epochs may make it longer; options of hardware, saving
     and logging may change too, all others may not."""
     out: Path | None = None
     """The run folder, new or empty; none: runs/DATA-METHOD, numbered if it exists."""
@@ -56,7 +56,7 @@ class Options(Start):
 
 def main(args: list[str]) -> int:
     """Run the command; returns the exit code."""
-    goes_on = "A run goes on from its last checkpoint with --resume."
+    goes_on = "A run resumes from its last checkpoint with --resume."
     return attempt("amcl pretrain", lambda: _pretrain(args), goes_on)
 
 
@@ -140,7 +140,7 @@ def _only_what_may_change(base: Config, options: Options) -> None:
     if changed:
         run = shlex.quote(str(options.resume))
         raise ValueError(
-            f"a run goes on as it began, and {', '.join(changed)} would change it: leave that out, "
+            f"a run resumes as it began, and {', '.join(changed)} would change it: leave that out, "
             f"or start a new run from its settings with --config {run}/config.toml, or from its "
             f"backbone with --init {run}."
         )

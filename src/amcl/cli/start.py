@@ -44,7 +44,7 @@ class Start:
 def base_config(args: Sequence[str], known: Config | None = None) -> Config:
     """What all options default to, by those that say where to start and how long to train.
 
-    `known`: the settings of what is gone on with, and then no option may say otherwise.
+    `known`: the settings of what is resumed, which no option may change.
     """
     start = peek(args)
     chosen = [name for name in ("recipe", "config", "resume") if getattr(start, name)]
@@ -146,7 +146,7 @@ def _number(text: str | None, kind: type[Number]) -> Number | None:
 
 
 def require_images(config: Config) -> None:
-    """An error where a recipe for folders has not been told which."""
+    """Raise an error where a recipe for folders has not been told which."""
     if config.data.data == "FOLDER":
         raise ValueError("name the folder of images: --data FOLDER.")
 
@@ -154,7 +154,7 @@ def require_images(config: Config) -> None:
 def refuse_unused(
     starts: Sequence[tuple[Config, Config]], args: Sequence[str], varied: Collection[str] = ()
 ) -> None:
-    """An error where options, or a file written by hand, set what all of these runs would ignore.
+    """Raise an error where options, or a hand-written file, set what all of these runs would ignore.
 
     `starts` are the defaults and the settings of runs, several of which a grid may start from;
     `varied` are the fields in which runs differ from each other beyond that.

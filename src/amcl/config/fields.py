@@ -66,7 +66,7 @@ def field_name(config: Config, name: str) -> str:
 
 
 def is_field(config: Config, name: str) -> bool:
-    """Whether the configuration has a field of this name."""
+    """Return whether the configuration has a field of this name."""
     return name in _names(config)
 
 
@@ -147,7 +147,7 @@ def _replaced(config: Config, values: Mapping[str, Any]) -> Config:
 
 
 def one_spelling(names: Collection[str]) -> None:
-    """An error where the range of τ is given both as (η, ι) and by its bounds."""
+    """Raise an error where the range of τ is given both as (η, ι) and by its bounds."""
     given = [name for name in _RANGE if name in names]
     if given and (both := [name for name in ("tau_lower", "tau_upper") if name in names]):
         raise ValueError(
@@ -166,7 +166,7 @@ def effective(config: Config, values: Mapping[str, Any]) -> Values:
 
 
 def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
-    """Whether a field changes anything, given the values of others."""
+    """Return whether a field changes anything, given the values of others."""
     return broken_rule(rules_of(config), {**values_of(config), **values}, name) is None
 
 

@@ -44,11 +44,11 @@ class DataSettings:
     probe: Literal["validation", "test", "none"] = "validation"
     """What is watched while training: images held out of the training split, or the test split."""
     validation: int = 1000
-    """So many images are held out of training, at most a tenth of the set; 0: none."""
+    """Number of images held out of training, at most a tenth of the set; 0: none."""
     subset: int | None = None
-    """Train on so many images, each class by its share, the same for every seed; none: on all."""
+    """Number of images to train on, each class by its share, the same for every seed; none: all."""
     memory: float = field(default=4.0, metadata=NO_EFFECT)
-    """Sets of up to so many GiB are kept decoded in memory, larger ones decoded ahead of use."""
+    """GiB up to which a set is kept decoded in memory; larger ones are decoded ahead of use."""
     workers: int = field(default=2, metadata=NO_EFFECT)
     """Processes that decode a folder's pictures."""
 
@@ -88,8 +88,8 @@ class RunSettings:
     """Options that are lowered where there are few images; none: all stay as they are. By default
     those that are neither typed nor read from a file."""
     accumulate: int = 1
-    """Cut each step's batch into so many parts, one after the other, to save memory. Negatives
-    are those of a part."""
+    """Number of parts that a batch is cut into, one after the other, to save memory. Negatives are
+    those of a part."""
     init: str | None = None
     """Start from the backbone of this run, a folder or its backbone.safetensors; none: from random
     weights (LGP: from a run of MAE of its own)."""
@@ -104,7 +104,7 @@ class RunSettings:
     save_minutes: float = field(default=10.0, metadata=NO_EFFECT)
     """Minutes between checkpoints within an epoch."""
     keep_every: int = field(default=0, metadata=NO_EFFECT)
-    """Keep the checkpoint of every so many epochs for good; 0: only the newest."""
+    """Epochs between checkpoints that are kept for good; 0: only the newest is kept."""
     log_every: int = field(default=50, metadata=NO_EFFECT)
     """Steps between lines of metrics."""
     tensorboard: bool = field(default=False, metadata=NO_EFFECT)

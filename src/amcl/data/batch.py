@@ -54,7 +54,7 @@ class Parcel:
 
     @property
     def shared(self) -> bool:
-        """Whether there was room in shared memory."""
+        """Return whether there was room in shared memory."""
         return isinstance(self.pixels, torch.Tensor)
 
     def open(self) -> Batch:

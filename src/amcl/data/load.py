@@ -49,12 +49,12 @@ def load_dataset(
     - `probe`: which images the features are judged on. "validation" holds `validation` images (at
       most 10 %) out of training unless the source brings a validation split; "test" is for the
       last word; "none" and `validation=0` train on everything;
-    - `memory`: sets that take up to so many GiB are decoded once and kept, others are decoded as
+    - `memory`: sets of up to this many GiB are decoded once and kept, others are decoded as
       they are used;
     - `workers`: processes that decode. Default: one for each core, at most 8;
-    - `subset`: train on so many images, each class by its share: the same ones for every seed;
-    - `bank`: at most so many images are compared with in "validation"; None takes all that are not
-      held out, as "test" does.
+    - `subset`: number of images to train on, each class by its share: the same ones for every seed;
+    - `bank`: greatest number of images that are compared with in "validation"; None takes all that
+      are not held out, as "test" does.
     """
     options = Options(
         image_size=image_size,
@@ -142,7 +142,7 @@ def _labels(folder: Path, paths: list[str]) -> list[str]:
 
 
 def has_test_split(source: str) -> bool:
-    """Whether a source, as `load_dataset` takes it, brings a labeled test split of its own."""
+    """Return whether a source, as `load_dataset` takes it, brings a labeled test split."""
     if source in NAMED:
         return NAMED[source].test
     return source != "builtin" and _has_split(source, "test")
@@ -179,7 +179,7 @@ def absolute_source(source: str) -> str:
 
 
 def same_source(first: str, second: str) -> bool:
-    """Whether two names are of one source; a folder has many.
+    """Return whether two names are of one source; a folder has many.
 
     >>> same_source("pictures", "./more/../pictures/"), same_source("builtin", "./builtin")
     (True, False)

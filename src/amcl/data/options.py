@@ -45,12 +45,12 @@ class Options:
 
     @property
     def probes(self) -> bool:
-        """Whether labels are of any use."""
+        """Return whether labels are of any use."""
         nothing_held_out = self.probe == "validation" and self.validation == 0
         return self.labels != "none" and self.probe != "none" and not nothing_held_out
 
     def bank_of(self, images: int) -> int:
-        """How many of so many images are the bank; a test takes them all."""
+        """Return the number of images in the bank; a test takes them all."""
         return images if self.bank is None or self.probe == "test" else self.bank
 
     def check_canvas(self, images: Images) -> None:

@@ -66,7 +66,7 @@ def parted(
     chosen: int | None = None,
     usable: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Indices to train on and `count` to hold out; `chosen`: train on a subset of so many.
+    """Indices to train on and `count` to hold out; `chosen`: the size of a subset to train on.
 
     The subset comes first and is the same for every seed: others are held out.
     """

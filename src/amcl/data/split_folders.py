@@ -45,7 +45,7 @@ class Splits:
         return (*self.validation, *self.test, *self.spare)
 
     def has(self, role: Role) -> bool:
-        """Whether there is such a split, beside one to train on."""
+        """Return whether there is such a split, beside one to train on."""
         return bool(self.train and getattr(self, role))
 
     def parts(self, path: str) -> list[str]:

@@ -58,12 +58,12 @@ def list_images(root: Path, *, apart: Collection[Path] = (), may_be_empty: bool 
 
 
 def has_images(root: Path, *, apart: Collection[Path] = ()) -> bool:
-    """Whether any image lies below `root`, outside of the folders in `apart`."""
+    """Return whether any image lies below `root`, outside of the folders in `apart`."""
     return bool(_walk(str(root), apart, only_first=True).paths)
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder is left alone for its name."""
+    """Return whether a file or folder is left alone for its name."""
     return name.startswith(".") or name == "__MACOSX"
 
 

@@ -25,7 +25,7 @@ class FewLabelsSettings:
     """Training images a class: sizes that more than half of the classes can fill. Smaller classes
     give all they have."""
     draws: int = 5
-    """So many times the images are drawn anew, for a mean and a spread."""
+    """Number of times the images are drawn anew, for a mean and a spread."""
     cost: float = 1.0
     """scikit-learn's C of the logistic regression: smaller is a stronger penalty."""
     supervised: bool = False

@@ -9,7 +9,7 @@ import torch
 from amcl.data.split import hold_out
 from amcl.settings import positive_number
 
-BLOCK = 8192  # so many images are looked at at once
+BLOCK = 8192  # images that are looked at at once
 SMALL = 200  # a hold-out of fewer images does not choose: cross-validation does
 MOST_FOLDS = 5
 TRIFLE = 0.005  # of accuracy or loss: gains below it are nobody's concern
@@ -132,7 +132,7 @@ def _middle(name: str, grid: Sequence[float]) -> Chosen:
 
 
 def _clearly(better: torch.Tensor, worse: torch.Tensor) -> bool:
-    """Whether scores of the same images differ by more than twice their standard error, and more
+    """Return whether scores of the same images differ by over twice their standard error, and more
     than a trifle."""
     gain = better.double() - worse.double()
     error = gain.std(correction=0).item() / math.sqrt(len(gain))

@@ -30,7 +30,7 @@ class LinearSettings:
     epochs: int = 100
     """Passes over the training images."""
     min_steps: int = 500
-    """At least so many steps: with few images, epochs are added to as many."""
+    """Least number of steps: with few images, epochs are added."""
     batch_size: int = 512
     """Images a step, at most: an epoch is cut into steps of equal size."""
     lrs: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
@@ -135,7 +135,7 @@ class LinearResult:
     hold_out_loss: dict[float, float | None]
     """The same for the mean cross-entropy."""
     hold_out_images: int
-    """How many training images chose the rate."""
+    """Number of training images chose the rate."""
     folds: int
     """Parts in which they were held out in turn; 1: once."""
     predicted: torch.Tensor

@@ -49,7 +49,7 @@ class Fitted:
     """Whether L-BFGS came to its end within the steps it had."""
 
     def log_scores(self, x: torch.Tensor, classes: int = 0) -> torch.Tensor:
-        """Logarithms of the probabilities of x: (N, D), for at least so many classes: (N, K).
+        """Return log-probabilities of x, (N, D), for at least `classes` classes: (N, K).
 
         A class without training images has −∞.
         """

@@ -42,14 +42,14 @@ class JudgedOn:
     labels: Literal["auto", "folders", "none"] | None = None
     """folders: the first level of folders, however deep images lie; auto: <class>/<file>."""
     validation: int | None = None
-    """So many images are held out, at most a tenth; none: as in the run, else 1,000."""
+    """Number of images held out, at most a tenth; none: as in the run, else 1,000."""
     canvas: int | None = None
     """Pixels a side that pictures are kept at; none: as in the run, else 1.5 times the input."""
     crop: float | None = None
     """A central square of this share of the shorter side, 0: all of the picture; none: 0.875 where
     pictures are kept larger than inputs of more than 64 pixels, else all."""
     memory: float = 4.0
-    """Sets of up to so many GiB are kept decoded in memory."""
+    """GiB up to which a set is kept decoded in memory."""
     workers: int | None = None
     """Processes that decode pictures; none: one a core, at most 8."""
 
@@ -164,7 +164,7 @@ def _split(source: str, on: JudgedOn) -> Literal["test", "validation"]:
 
 
 def _seen(subject: Subject, trained: DataSettings, source: str, data: DataSet) -> bool:
-    """Whether the run was trained on images that are judged on, and not by its own hold-out."""
+    """Return whether the run was trained on images that are judged on, its hold-out aside."""
     if validation_of(source) != "cut":
         return False
     held = trained.probe == "validation" and trained.labels != "none" and trained.validation > 0

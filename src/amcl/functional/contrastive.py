@@ -21,7 +21,7 @@ def most_similar(s: torch.Tensor, kappa: int, ignored: torch.Tensor | None = Non
     """n*: the κ most similar candidates of each anchor, per head (TopMax-κ, §4.3).
 
     s: (C, N, M); `ignored` (True for no candidate) broadcasts to it. Returns indices (C, N, κ).
-    The print drops the head from n*; each head has its own.
+    The paper drops the head from n*; each head has its own.
     """
     with torch.no_grad():
         ranked = s if ignored is None else s.masked_fill(ignored, -torch.inf)
@@ -77,7 +77,7 @@ def softmax_contrast(
 ) -> torch.Tensor:
     """−u⁺ + log Σ exp(u) over the denominator, with u = s/τ − β Ω(τ) of each pair.
 
-    InfoNCE (Eq. 1.4 and 9) with the positive in the denominator, NT-Xent as printed (Eq. 1.1, 6
+    InfoNCE (Eq. 1.4 and 9) with the positive in the denominator, NT-Xent as published (Eq. 1.1, 6
     and 7) without. s_pos: (C, N, 1), s_neg: (C, N, K), the rest broadcasts. Returns (C, N).
 
     `omega_place="outside"` is Eq. 3: the softmax of s/τ alone, then + β Ω(τ⁺) − β Ω({τ⁻}), where Ω
@@ -125,7 +125,7 @@ def mean_contrast(
     """−u⁺ + (1/κ) Σ u over the κ chosen negatives (Eq. 2.1 and 2.4 with TopMax-κ; max is κ = 1).
 
     s_pos: (C, N, 1), s_neg: (C, N, κ), temperatures broadcast. Returns (C, N). `omega_set` is the
-    regularizer of the chosen set: the mean of Ω, or the print's sum without D/2.
+    regularizer of the chosen set: the mean of Ω, or the paper's sum without D/2.
     """
     u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau).squeeze(-1)
     if omega_set == "literal":

@@ -15,7 +15,7 @@ def channels(z: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     """The channels of a batch as items: standardized over the batch and divided by √N.
 
     z: (C, N, D). Returns (C, D, N), whose dot products are correlations: 𝒞_lm = Σ_n z_ln z⁺_mn / N
-    (text under Table 1; the print leaves standardization and 1/N to its reference).
+    (text under Table 1; the paper leaves standardization and 1/N to its reference).
     """
     centered = z - z.mean(dim=1, keepdim=True)
     scale = torch.rsqrt(centered.square().mean(dim=1, keepdim=True) + eps)
@@ -38,7 +38,7 @@ def cross_correlation(
 
     c_pos: 𝒞_ll (C, L, 1), c_neg: rows 𝒞_lm (C, L, D), temperatures broadcast to them, ignored:
     (L, D) True where m = l. An entry off the diagonal, λ𝒞²/τ − βΩ(τ), is the pair form of λ𝒞². Ω
-    is averaged over its entries by default: as the print's sum, D = 2048 gives four million of
+    is averaged over its entries by default: as the paper's sum, D = 2048 gives four million of
     them, which swamp the rest. λ is `lam`.
     """
     beta_pos, beta_neg = omega_weights(c_neg.shape[-1], beta, omega_reduction)

@@ -23,7 +23,7 @@ def sigma(r: torch.Tensor, eta: float, iota: float) -> torch.Tensor:
 def omega(tau: torch.Tensor, prior_tau: float) -> torch.Tensor:
     """Regularizer Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 4), whose minimum is at τ = τ₀ (`prior_tau`).
 
-    The print has D/2 in place of 1/τ₀, which is τ₀ = 2/D (`literal_prior_tau`): with D = 128 a
+    The paper has D/2 in place of 1/τ₀, which is τ₀ = 2/D (`literal_prior_tau`): with D = 128 a
     belief in τ = 0.016, below any floor at which training is stable. Naming the minimum lets it
     be chosen.
     """
@@ -31,7 +31,7 @@ def omega(tau: torch.Tensor, prior_tau: float) -> torch.Tensor:
 
 
 def literal_prior_tau(dim: int) -> float:
-    """The minimum of Ω as printed in Eq. 4: τ₀ = 2/D."""
+    """The minimum of Ω as published in Eq. 4: τ₀ = 2/D."""
     return 2.0 / dim
 
 

@@ -30,8 +30,8 @@ class PairMatrix(NamedTuple):
 class HeadLoss(nn.Module):
     """A loss over C heads with a temperature scheme and the regularizer Ω.
 
-    - `beta`: weight β of Ω; `prior_tau`: its minimum τ₀, or "literal" for the print's 2/D;
-    - `head_reduction`: "mean" over heads keeps the learning rate of one head, "sum" is the print;
+    - `beta`: weight β of Ω; `prior_tau`: its minimum τ₀, or "literal" for the paper's 2/D;
+    - `head_reduction`: "mean" over heads keeps the learning rate of one head, "sum" is the paper;
     - `validate`: look for NaN in the input, which waits for the device once a call.
     """
 

@@ -26,10 +26,10 @@ class ContrastiveLoss(PairLoss):
     every process, the first view is the anchor and the second its positive (MoCo). Over several
     processes candidates are gathered from all of them with gradient; each brings the same N.
 
-    - `form`: "softmax" over all negatives; "top_k", the print's best, the plain mean over the κ
+    - `form`: "softmax" over all negatives; "top_k", the paper's best, the plain mean over the κ
       most similar of each head; "max", the same with κ = 1; "top_k_softmax", not in the paper, the
       softmax over those κ, which keeps the weighting whose absence lets plain top_k collapse;
-    - `positive_in_denominator`: True is InfoNCE, False NT-Xent as printed; in "top_k" and "max"
+    - `positive_in_denominator`: True is InfoNCE, False NT-Xent as published; in "top_k" and "max"
       the positive then competes for the κ places;
     - `similarity`: "plain" is the paper's s; "relative" measures s from the level of the anchor's
       hard negatives (`functional.negative_level`), so that temperatures cannot make up for

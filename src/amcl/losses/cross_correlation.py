@@ -24,7 +24,7 @@ class CrossCorrelationLoss(PairLoss):
     has its temperature. Over several processes the correlations are those of the whole batch.
 
     - `lam`: λ, the weight of the off-diagonal part;
-    - `omega_reduction`: "mean" over the entries of each Ω, or the print's "sum";
+    - `omega_reduction`: "mean" over the entries of each Ω, or the paper's "sum";
     - `phi_on`: "samples" (φ on each image's D-vector, its channels then correlated over the batch)
       or "channels" (the paper: φ on the N values of a channel, made with dim = N);
     - `standardize`: channels are standardized over the batch and 𝒞 is divided by N, as in Barlow

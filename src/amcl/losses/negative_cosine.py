@@ -20,7 +20,7 @@ class NegativeCosineLoss(HeadLoss):
     """Predict one view's projection from the other's, in C heads (Eq. 2.2: SimSiam).
 
     z0, z1: (C, N, D) of the C predictors. h0, h1: the projections they predict, (N, D) of one
-    shared projector (the print, whose target has no head) or (C, N, D) of one a head. No gradient
+    shared projector (the paper, whose target has no head) or (C, N, D) of one a head. No gradient
     reaches the targets, but φ sees them and is trained through them.
 
     Settings: see `HeadLoss`. There are no negatives: the scheme's positive branch gives τ.

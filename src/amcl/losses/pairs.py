@@ -145,7 +145,7 @@ class PairLoss(HeadLoss):
 
     @property
     def kappa(self) -> int | None:
-        """How many negatives of each anchor count, the most similar ones; None for all."""
+        """Number of negatives of each anchor count, the most similar ones; None for all."""
         return None
 
     def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:

@@ -52,7 +52,7 @@ class MethodSettings:
 
     @property
     def adapts(self) -> bool:
-        """Whether pairs have temperatures of their own that are learned."""
+        """Return whether pairs have temperatures of their own that are learned."""
         return False
 
     def describe(self) -> str:

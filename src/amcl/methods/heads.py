@@ -134,7 +134,7 @@ class HeadSettings(MethodSettings):
     phi_gradient: bool = True
     """The gradient of τ reaches the projections through φ; false: φ alone learns from it."""
     head_reduction: HeadReduction = "mean"
-    """The loss over heads: their mean keeps the learning rate of one head; the print sums."""
+    """The loss over heads: their mean keeps the learning rate of one head; the paper sums."""
     projector: tuple[int, ...] = (512, 128)
     """Widths of the projector behind the backbone's own: hidden layers, then D."""
     projector_norm: bool = False

@@ -92,7 +92,7 @@ def knn_scores(
     the cosine or −½‖x − y‖²: on unit vectors both are the same, for there s differs by 1 alone.
     Of neighbors at one distance the first in the bank is taken. k follows the size of classes
     unless it is given, as in `default_k`. `block` queries are looked at
-    at once; without it, so many that a block of similarities takes 128 MB.
+    at once; without it, as many as make a block of similarities of 128 MB.
 
     >>> knn_scores(torch.eye(2), torch.tensor([0, 1]), torch.ones(1, 2), classes=3, k=2)
     tensor([[0.5000, 0.5000, 0.0000]])
@@ -298,7 +298,7 @@ def _first(values: torch.Tensor, least: torch.Tensor, k: int) -> torch.Tensor:
 
 
 def _rank(scores: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """How many classes stand before the true one; all of them where it got no vote."""
+    """Number of classes stand before the true one; all of them where it got no vote."""
     own = scores.gather(1, truth[:, None])
     before = torch.arange(scores.shape[1], device=scores.device) < truth[:, None]
     rank = ((scores > own) | ((scores == own) & before)).sum(1)

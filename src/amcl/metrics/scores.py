@@ -91,7 +91,7 @@ def by_class(
 
 
 def uneven(*labels: torch.Tensor) -> bool:
-    """Whether the sizes of classes differ by more than a factor of 2 in any of these sets.
+    """Return whether the sizes of classes differ by more than a factor of 2 in any of these sets.
 
     >>> uneven(torch.tensor([0, 0, 1])), uneven(torch.tensor([0, 0, 0, 1]))
     (False, True)

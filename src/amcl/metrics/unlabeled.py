@@ -25,7 +25,7 @@ class UnlabeledSettings:
     """Which images are measured, and by which views of them."""
 
     images: int = 2000
-    """So many images, or all where there are fewer."""
+    """Number of images, or all where there are fewer."""
     views: str = "abcde"
     """Operations of the two views: a crop, b blur, c gray, d jitter, e flip, s solarize."""
 
@@ -103,7 +103,7 @@ def spread(features: torch.Tensor) -> float:
 
 
 def effective_rank(features: torch.Tensor) -> float:
-    """How many directions features (N, D) use, from 1: exp of the entropy of their singular values.
+    """Number of directions that features (N, D) use: exp of the entropy of their singular values.
 
     RankMe (Garrido et al., 2023). Features of zeros alone have rank 1, as all that are constant.
 

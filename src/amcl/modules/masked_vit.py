@@ -126,7 +126,7 @@ def xavier_start(network: nn.Module, *, separate_qkv: bool = False) -> None:
 
 
 def is_vit(network: nn.Module) -> bool:
-    """Whether this is one of timm's vision transformers, plain or not."""
+    """Return whether this is one of timm's vision transformers, plain or not."""
     return any(c.__name__ == "VisionTransformer" for c in type(network).__mro__)
 
 

@@ -141,7 +141,7 @@ class Section:
 
 
 def check_pixels(name: str, images: torch.Tensor, dim: int) -> None:
-    """An error unless these are bytes of pictures (…, 3, H, W)."""
+    """Raise an error unless these are bytes of pictures (…, 3, H, W)."""
     if images.dtype != torch.uint8 or images.ndim != dim or images.shape[-3] != 3:
         shape = "(3, H, W)" if dim == 3 else "(N, 3, H, W)"
         raise ValueError(

@@ -78,7 +78,7 @@ class Page:
 
 
 def check_replaceable(path: Path) -> None:
-    """An error if something is there that is not a page of ours."""
+    """Raise an error if something is there that is not a page of ours."""
     if path.is_dir():
         raise RunError(f"{path} is a folder: name the file to write, such as {path}/report.html.")
     if not path.exists():

@@ -10,7 +10,7 @@ from PIL import Image
 LOSSLESS = 64
 """Pixels a side up to which an image is kept as it is; larger ones are compressed."""
 SHOWN = 72
-"""About so many of a page's pixels a side."""
+"""Pixels a side, about."""
 KEPT = 144
 """Pixels a side beyond which an image is made smaller: it is shown small."""
 

@@ -67,7 +67,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether it was trained to its end."""
+        """Return whether it was trained to its end."""
         return RunFolder(self.path).backbone.is_file()
 
     @property

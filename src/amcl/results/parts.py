@@ -56,7 +56,7 @@ class Part:
 
     @property
     def same_images(self) -> bool:
-        """Whether all results are of the same images."""
+        """Return whether all results are of the same images."""
         return len({entry.sha256 for entry in self.entries}) == 1
 
     def images(self, metric: str) -> int | None:

@@ -10,7 +10,7 @@ from amcl.temperature.base import Temperature, for_each_anchor
 class ScheduledTemperature(Temperature):
     """TS: the same τ for all pairs, a cosine between τ_max and τ_min with a period in epochs.
 
-    Call `set_epoch` as training goes on (fractions count); the epoch is in the state dict.
+    Call `set_epoch` during training (fractions count); the epoch is in the state dict.
     """
 
     epoch: torch.Tensor

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a progress bar on a terminal, lines elsewhere."""
+"""What a person sees during a run: a progress bar on a terminal, lines elsewhere."""
 
 import logging
 import time

@@ -48,7 +48,7 @@ def tell_new_length(config: Config, plan: Plan, done: int, before: int) -> None:
 def before_training(folder: RunFolder) -> str:
     """What to do after a stop while images are read."""
     if folder.config.exists():
-        again = f"Go on with: amcl pretrain --resume {folder.resumed_by}"
+        again = f"Resume with: amcl pretrain --resume {folder.resumed_by}"
     else:
         again = "Nothing was written: start it again with the same command."
     return f"stopped while images were read, before the first step. {again}"
@@ -58,7 +58,7 @@ def how_to_resume(folder: RunFolder, done: int, plan: Plan) -> str:
     """What to do after a stop."""
     return (
         f"stopped after step {done} of {plan.total}, everything is saved. "
-        f"Go on with: amcl pretrain --resume {folder.resumed_by}"
+        f"Resume with: amcl pretrain --resume {folder.resumed_by}"
     )
 
 

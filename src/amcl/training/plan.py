@@ -79,7 +79,7 @@ class Plan:
         return self.per_epoch * self.epochs
 
     def is_multiple(self, done: int, epochs: int) -> bool:
-        """Whether after `done` steps the epochs are a multiple of `epochs`; never for 0."""
+        """Return whether after `done` steps the epochs are a multiple of `epochs`; never for 0."""
         return epochs > 0 and (done // self.per_epoch) % epochs == 0
 
     def rows(self, part: int) -> tuple[int, int]:

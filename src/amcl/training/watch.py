@@ -1,4 +1,4 @@
-"""Probes while a run goes on: kNN where there are labels, collapse, temperatures."""
+"""Probes during a run: kNN where there are labels, collapse, temperatures."""
 
 import logging
 from dataclasses import replace
@@ -102,7 +102,7 @@ class Watch:
 
 
 def _is_spread(found: dict[str, float]) -> bool:
-    """Whether the features have certainly not collapsed."""
+    """Return whether the features have certainly not collapsed."""
     return found.get("spread", 0.0) >= COLLAPSED and found.get("effective_rank", 0.0) >= _RANK
 
 

@@ -79,7 +79,7 @@ def finetune(
     """Train backbone and a linear layer on `train`; accuracy on `test` after the last epoch.
 
     `backbone` is left as it is. `transform` is that of the test images; training images get random
-    views of its size. With `checkpoint`, training that was stopped goes on from that file, to the
+    views of its size. With `checkpoint`, training that was stopped resumes from that file, to the
     same weights; it is removed at the end. Files that cannot be read are left out.
 
     >>> from amcl.backbones import Backbone, BackboneSettings

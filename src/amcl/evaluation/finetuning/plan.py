@@ -20,7 +20,7 @@ class FinetuneSettings:
     epochs: int = 50
     """Passes over the training images."""
     min_steps: int = 500
-    """At least so many steps: with few images, epochs and warm-up are stretched to as many."""
+    """Least number of steps: with few images, epochs and warm-up are stretched to it."""
     batch_size: int = 128
     """Images a step, at most: an epoch is cut into steps of one size, give or take an image."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
@@ -119,7 +119,7 @@ class Plan:
 
     @staticmethod
     def of(images: int, settings: FinetuneSettings, seed: int) -> "Plan":
-        """The plan for so many images."""
+        """Return the plan for this number of images."""
         per_epoch = math.ceil(images / settings.batch_size)
         epochs = max(settings.epochs, math.ceil(settings.min_steps / per_epoch))
         warmup = round(per_epoch * epochs * settings.warmup / settings.epochs)

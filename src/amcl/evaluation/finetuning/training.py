@@ -1,4 +1,4 @@
-"""The training of a classifier, step by step, and what is kept to go on from."""
+"""The training of a classifier, step by step, and what it resumes from."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -149,7 +149,7 @@ class Trainer:
 
 
 class Checkpoint:
-    """A file that training can go on from, if it is the same training: of one identity."""
+    """A file that training resumes from, if it is the same training: of one identity."""
 
     def __init__(self, path: Path, identity: dict[str, str]) -> None:
         self.path, self.identity = path, identity

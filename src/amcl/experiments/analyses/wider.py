@@ -36,7 +36,7 @@ def wider(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
         Part(
             name="wider",
             title="Several heads against one wider head",
-            how_to_read="One head, every layer so many times as wide; in brackets its weights, "
+            how_to_read="One head, every layer this many times as wide; in brackets its weights, "
             "where the several heads have 1. Dashed: the several heads.",
             cases=cases,
             x="width",

@@ -73,7 +73,7 @@ TABLE_6 = _rows(
     }
 )
 
-# By method, on ImageNet: millions of parameters and GFLOPs as printed, and what AMCL adds to each.
+# By method, on ImageNet: millions of parameters and GFLOPs in the paper, and what AMCL adds.
 TABLE_8: dict[str, tuple[float, float, float, float]] = {
     "simclr": (25.6, 1.1, 3.5, 0.3),
     "moco": (25.6, 1.1, 4.1, 0.4),

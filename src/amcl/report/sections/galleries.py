@@ -57,7 +57,7 @@ def _of_each(runs: Sequence[Run], make: Callable[[PairSample], list[Block]]) -> 
 
 
 def pair_galleries(sample: PairSample, count: int) -> list[Block]:
-    """So many of the most uncertain positive pairs, and of the hardest negative ones."""
+    """Number of the most uncertain positive pairs, and of the hardest negative ones."""
     reason = "the highest τ⁺" if sample.positives_differ else "the lowest similarity"
     return [
         Gallery(

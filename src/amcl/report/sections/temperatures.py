@@ -24,7 +24,7 @@ VARIANCES = (
 )
 _SIGNS = {"positive": "τ⁺", "negative": "τ⁻"}
 _MANY = 250_000
-"""Pairs a head beyond which a histogram of every so many of them looks the same."""
+"""Pairs a head beyond which a histogram of a part of them looks the same."""
 
 
 def temperatures(runs: Sequence[Run]) -> Section:
