@@ -447,6 +447,7 @@ def test_in_blocks_without_gradients():
         torch.testing.assert_close(loss(z0, z1), plain)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # the compiler's own, on its way in
 def test_inside_a_compiled_model():
     heads, loss = amcl.ProjectionHeads(5, 6, 8), amcl.AMCLLoss(3, 8).eval()

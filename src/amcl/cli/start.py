@@ -154,7 +154,7 @@ def require_images(config: Config) -> None:
 def refuse_unused(
     starts: Sequence[tuple[Config, Config]], args: Sequence[str], varied: Collection[str] = ()
 ) -> None:
-    """Raise an error where options, or a hand-written file, set what all of these runs would ignore.
+    """Raise an error where options, or a hand-written file, set what all these runs would ignore.
 
     `starts` are the defaults and the settings of runs, several of which a grid may start from;
     `varied` are the fields in which runs differ from each other beyond that.
