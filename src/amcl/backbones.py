@@ -213,6 +213,23 @@ def backbone_of(
     return backbone.eval()
 
 
+def read_metadata(file: Path) -> dict[str, Any] | None:
+    """Return what amcl wrote beside the tensors of a file, without reading them.
+
+    Args:
+        file: A safetensors file.
+
+    Returns:
+        Image size, normalization, network and progress; None if others wrote the file.
+    """
+    try:
+        with safe_open(file, "pt") as stored:
+            made: dict[str, Any] | None = json.loads((stored.metadata() or {}).get("amcl", "null"))
+    except SafetensorError as error:
+        raise ValueError(f"{file} is no safetensors file, or damaged: {error}.") from error
+    return made
+
+
 def read_safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any] | None]:
     """Tensors, and what amcl said of them when it wrote the file; None if others wrote it."""
     try:

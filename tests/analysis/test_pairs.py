@@ -58,7 +58,6 @@ def data_set(train, probe=None):
         image_size=SIZE,
         mean=(0.4, 0.5, 0.6),
         std=(0.2, 0.25, 0.3),
-        small=True,
     )
 
 

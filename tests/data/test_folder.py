@@ -234,7 +234,6 @@ def test_sizes_are_chosen_by_the_pictures(tmp_path, picture, width, height, view
     images = load(tmp_path)
     assert images.image_size == view
     assert images.train.canvas == (canvas, canvas)
-    assert images.small == (view <= 64)
     assert f"views of {view}: chosen for a median short side of {min(width, height)} pixels" in (
         images.describe()
     )
@@ -340,7 +339,7 @@ def test_builtin():
     assert images.name == "builtin"
     assert not set(fingerprints(images.train)) & set(fingerprints(images.probe.queries.images))
     assert load_dataset("builtin", probe="none").probe is None
-    assert load_dataset("builtin", image_size=96).small is False
+    assert load_dataset("builtin", image_size=96).image_size == 96
     with pytest.raises(ValueError, match="has no test split: use probe='validation'"):
         load_dataset("builtin", probe="test")
     with pytest.raises(ValueError, match="canvas=7: these images are stored at 32 pixels"):

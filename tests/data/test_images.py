@@ -68,7 +68,7 @@ def test_files_are_decoded_on_demand(tmp_path, picture):
 def test_description():
     images = MemoryImages(numbered())
     labeled = Labeled(images, torch.zeros(6, dtype=torch.long))
-    known = {"name": "x", "train": images, "image_size": 4, "small": True}
+    known = {"name": "x", "train": images, "image_size": 4}
     known |= {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
     plain = DataSet(probe=None, **known).describe()
     assert plain.startswith("x: 6 images to pre-train on, 4×4 pixels, in memory; views of 4×4")

@@ -58,13 +58,13 @@ def test_cifar10_from_its_file(tmp_path, monkeypatch):
     images = load_dataset("cifar10", root=tmp_path)
     check_held_out(images)
     check_test(load_dataset("cifar10", root=tmp_path, probe="test"))
-    assert (images.name, images.image_size, images.small) == ("cifar10", 32, True)
+    assert (images.name, images.image_size) == ("cifar10", 32)
     assert images.probe.classes[3] == "cat"
     for everything in ({"validation": 0}, {"probe": "none"}, {"labels": "none"}):
         images = load_dataset("cifar10", root=tmp_path, **everything)
         assert (len(images.train), images.probe) == (40, None)
     images = load_dataset("cifar10", root=tmp_path, image_size=96)
-    assert (images.image_size, images.small, images.train.canvas) == (96, False, (32, 32))
+    assert (images.image_size, images.train.canvas) == (96, (32, 32))
     with pytest.raises(ValueError, match="canvas=48: these images are stored at 32 pixels"):
         load_dataset("cifar10", root=tmp_path, canvas=48)
 
@@ -150,7 +150,6 @@ def stl10(tmp_path, monkeypatch):
 def test_stl10(stl10):
     images = load_dataset("stl10", root=stl10)
     assert (len(images.train), images.train.canvas, images.image_size) == (7, (96, 96), 96)
-    assert not images.small
     pixels = images.train[torch.tensor([6, 1])]
     assert pixels[:, :, 2, 5].unique().tolist() == [7]
     assert pixels[:, 0, 0, 0].tolist() == [6, 1]
@@ -186,7 +185,7 @@ def test_tiny_imagenet(tmp_path, class_folders):
     annotations.write_text("000.png\tn02\t0\t0\t9\t9\n001.png\tn01\t0\t0\t9\t9\n")
     images = load_dataset("tinyimagenet", root=tmp_path, workers=0)
     assert (images.name, len(images.train), images.train.canvas) == ("tinyimagenet", 6, (64, 64))
-    assert (images.image_size, images.small) == (64, True)
+    assert images.image_size == 64
     assert images.probe.classes == ("n01", "n02")
     assert images.probe.queries.labels.tolist() == [1, 0]
     assert images.probe.bank.labels.tolist() == [0, 0, 0, 1, 1, 1]
@@ -201,7 +200,7 @@ def test_imagenet(tmp_path, class_folders, picture):
     class_folders(tmp_path / "imagenet" / "train", ["n02", "n01"], each=2, height=50)
     class_folders(tmp_path / "imagenet" / "val", ["n02"], each=2, first=50)
     images = load_dataset("imagenet", root=tmp_path, workers=0)
-    assert (images.image_size, images.train.canvas, images.small) == (224, (336, 336), False)
+    assert (images.image_size, images.train.canvas) == (224, (336, 336))
     assert images.probe.queries.labels.tolist() == [1, 1]
     picture(tmp_path / "imagenet" / "val" / "ILSVRC2012_val_00000001.JPEG")
     with pytest.raises(ValueError, match=r"val_00000001\.JPEG lies in none: move it into one"):

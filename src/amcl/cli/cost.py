@@ -19,7 +19,7 @@ from amcl.analysis.cost import (
     measure_in_turns,
     rows,
 )
-from amcl.backbones import read_safetensors
+from amcl.backbones import read_metadata
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
@@ -140,7 +140,7 @@ def _run(args: Sequence[str]) -> Config | None:
         )
     if config.data.image_size is None and run.backbone.is_file():
         # It says how large its views were, though its images may lie elsewhere by now.
-        _, made = read_safetensors(run.backbone)
+        made = read_metadata(run.backbone)
         if made is not None:
             config = replace(config, data=replace(config.data, image_size=made["image_size"]))
     return config

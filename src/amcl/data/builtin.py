@@ -52,7 +52,6 @@ def builtin() -> DataSet:
         image_size=SIZE,
         mean=mean,
         std=std,
-        small=True,
         notes=("patterns in random colors, places and scales",),
     )
 

@@ -181,7 +181,7 @@ class Probe:
 class DataSet:
     """Images to pre-train on, and what is known about them. Labels play no part in training.
 
-    - `image_size`: the side of the views; `small` where that wants the CIFAR stem (64 or less);
+    - `image_size`: the side of the views;
     - `mean`, `std`: of the channels, for values in [0, 1];
     - `unreadable`: files that were found to be no pictures, with the reason;
     - `notes`: what was chosen on the user's behalf, said in `describe()`;
@@ -194,7 +194,6 @@ class DataSet:
     image_size: int
     mean: Rgb
     std: Rgb
-    small: bool
     unreadable: Unreadable = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

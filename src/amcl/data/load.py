@@ -241,9 +241,7 @@ def _load_builtin(options: Options) -> DataSet:
         raise RuntimeError("the built-in set has labels")
     bank = images.probe.bank.subset(choose_subset(images.probe.bank.labels, options.subset))
     probe = replace(images.probe, bank=bank) if options.probes else None
-    return replace(
-        images, train=bank.images, probe=probe, image_size=image_size, small=image_size <= 64
-    )
+    return replace(images, train=bank.images, probe=probe, image_size=image_size)
 
 
 def _unknown(source: str, folder: Path) -> FileNotFoundError | NotADirectoryError:

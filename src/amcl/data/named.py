@@ -133,7 +133,6 @@ def _data_set(known: Named, train: Images, probe: Probe | None, options: Options
         image_size=image_size,
         mean=known.mean,
         std=known.std,
-        small=image_size <= 64,
     )
 
 

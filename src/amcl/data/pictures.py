@@ -103,7 +103,6 @@ def read_pictures(
         image_size=image_size,
         mean=mean,
         std=std,
-        small=image_size <= 64,
         unreadable=tuple(dict(reader.unreadable).items()),
         notes=(*notes, *size_notes, *more_notes),
     )

@@ -226,5 +226,4 @@ def _random_images(config: Config, image_size: int, images: int) -> DataSet:
         image_size=image_size,
         mean=MEAN,
         std=STD,
-        small=image_size <= 64,
     )

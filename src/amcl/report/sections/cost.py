@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from amcl.analysis.cost import cost_of, cost_table, image_size_of
-from amcl.backbones import read_safetensors
+from amcl.backbones import read_metadata
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.errors import RunError
@@ -79,7 +79,7 @@ def _size(run: Run) -> int:
     if run.sample is not None:
         return int(run.sample.views.shape[-1])
     if backbone.is_file():
-        _, made = read_safetensors(backbone)
+        made = read_metadata(backbone)
         if made is not None:
             return int(made["image_size"])
     return image_size_of(run.config)
