@@ -58,7 +58,6 @@ def data(split="test", **changed):
         "image_size": 8,
         "mean": (0.1,) * 3,
         "std": (0.1,) * 3,
-        "small": True,
     }
     return DataSet(**values | changed)
 
