@@ -398,3 +398,11 @@ def test_an_export_is_timms(pictures, tmp_path, monkeypatch):
     images = torch.randn(2, 3, 32, 32)
     torch.testing.assert_close(model.eval()(images), amcl.load("run")(images))
     assert "knn" not in Path("run/export/README.md").read_text()
+
+
+def test_options_of_protocols_that_do_not_run_are_refused(capsys):
+    assert main(["evaluate", "resnet10t", "--protocols", "knn", "--linear.epochs", "3"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "--linear.epochs belongs to the protocol linear" in message
+    assert main(["evaluate", "resnet10t", "--few-labels.draws", "3"]) == 2
+    assert "add few-labels to --protocols" in " ".join(capsys.readouterr().err.split())

@@ -3,7 +3,8 @@
 import difflib
 import logging
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -91,6 +92,7 @@ def parse(args: list[str], settings: Protocols | None = None) -> Options:
 def _evaluate(args: list[str]) -> None:
     options = parse(args)
     protocols = known_protocols(options.protocols)
+    refuse_idle(options.settings, protocols or (*USUAL, "logistic"))
     log_to_console()
     set_threads(options.threads)
     subject = options.weights.open(options.model, options.seed)
@@ -121,6 +123,22 @@ def known_protocols(names: tuple[str, ...]) -> tuple[Protocol, ...]:
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROTOCOLS)}."
             raise ValueError(f"--protocols: there is no {name!r}: {hint}")
     return cast(tuple[Protocol, ...], names)
+
+
+def refuse_idle(settings: Protocols, protocols: Sequence[str]) -> None:
+    """Raise an error where options set something of a protocol that is not run."""
+    for section in fields(Protocols):
+        protocol = section.name.replace("_", "-")
+        given, default = getattr(settings, section.name), getattr(Protocols(), section.name)
+        changed = [
+            f.name for f in fields(given) if getattr(given, f.name) != getattr(default, f.name)
+        ]
+        if changed and protocol not in protocols:
+            option = f"--{protocol}.{changed[0].replace('_', '-')}"
+            raise ValueError(
+                f"{option} belongs to the protocol {protocol}, which is not run: add {protocol} to "
+                "--protocols, or leave the option out."
+            )
 
 
 def run_all(
