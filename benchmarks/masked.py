@@ -31,7 +31,7 @@ SIZE = 224
 def encoder(masked_share: float, batch: int) -> Callable[[], None]:
     """A step of ViT-Ti alone: forward, backward, AdamW."""
     torch.manual_seed(0)
-    network = Backbone(BackboneSettings(backbone=TINY), SIZE).network
+    network = Backbone(BackboneSettings(name=TINY), SIZE).network
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
     images = torch.randn(batch, 3, SIZE, SIZE)
     tokens = network.patch_embed.num_patches
@@ -78,7 +78,7 @@ def autoencoder(masked_share: float, batch: int) -> Callable[[], None]:
 def can(network: str, amcl: bool) -> Config:
     """CAN as on ImageNet, on another network."""
     config = recipes.recipe("imagenet-can-amcl" if amcl else "imagenet-can")
-    return replace(config, backbone=replace(config.backbone, backbone=network))
+    return replace(config, backbone=replace(config.backbone, name=network))
 
 
 def cost(name: str, image_size: int) -> dict[str, float]:

@@ -37,6 +37,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from PIL import Image
 
+from amcl.temperature import ConstantSettings
+
 if TYPE_CHECKING:
     import numpy as np
     from torch import nn
@@ -74,7 +76,7 @@ def network() -> "BackboneSettings":
     """The network of all arms: ResNet-18 of a quarter of its width, with the stem for CIFAR."""
     from amcl.backbones import BackboneSettings
 
-    return BackboneSettings(backbone="resnet18", width=0.25, stem="small")
+    return BackboneSettings(name="resnet18", width=0.25, stem="small")
 
 
 def load(args: argparse.Namespace, split: Any) -> "DataSet":
@@ -103,18 +105,23 @@ def configuration(args: argparse.Namespace, method: str, library: str) -> "Confi
     norms: dict[str, Any] = {"projector_norm": True, "projector_bias": False}
     arms: dict[str, tuple[ViewSettings, SimCLRSettings | BarlowTwinsSettings]] = {
         "simclr": (
-            ViewSettings(views="acde", jitter=(0.8, 0.8, 0.8, 0.2)),
-            SimCLRSettings(tau=0.5, projector=(512, 128), projector_last_norm="affine", **norms),
+            ViewSettings(operations="acde", jitter=(0.8, 0.8, 0.8, 0.2)),
+            SimCLRSettings(
+                projector=(512, 128),
+                projector_last_norm="affine",
+                **norms,
+                temperature=ConstantSettings(tau=0.5),
+            ),
         ),
         "barlow": (
-            ViewSettings(views="acdes", jitter=(0.4, 0.4, 0.2, 0.1), solarize_p=(0.0, 0.2)),
+            ViewSettings(operations="acdes", jitter=(0.4, 0.4, 0.2, 0.1), solarize_p=(0.0, 0.2)),
             BarlowTwinsSettings(lam=5e-3, projector=(2048, 2048, 2048), **norms),
         ),
     }
     views, settings = arms[method]
     config = Config(
         data=DataSettings(
-            data=args.data, data_root=args.data_root, probe="none", subset=args.images
+            source=args.data, data_root=args.data_root, probe="none", subset=args.images
         ),
         views=views,
         backbone=network(),

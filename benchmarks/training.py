@@ -26,6 +26,7 @@ from amcl.checkpoints import read_metrics
 from amcl.config import Config
 from amcl.data.builtin import builtin
 from amcl.methods import SimCLRSettings, make_method
+from amcl.temperature import ConstantSettings
 from amcl.training import pretrain
 
 RESULTS = Path(__file__).parent / "results"
@@ -37,8 +38,8 @@ def configuration(folder: Path, width: float, batch_size: int, epochs: int) -> C
     config = recipes.recipe("cifar10-simclr")
     return replace(
         config,
-        data=replace(config.data, data=str(folder), probe="none"),
-        backbone=BackboneSettings(backbone="resnet18", width=width),
+        data=replace(config.data, source=str(folder), probe="none"),
+        backbone=BackboneSettings(name="resnet18", width=width),
         run=replace(config.run, epochs=epochs, batch_size=batch_size, probe_every=10**6),
     )
 
@@ -77,7 +78,7 @@ def lightly(images: np.ndarray, width: float, batch_size: int, epochs: int) -> f
         num_workers=2,
         persistent_workers=True,
     )
-    settings = BackboneSettings(backbone="resnet18", width=width)
+    settings = BackboneSettings(name="resnet18", width=width)
     backbone = Backbone(settings, image_size=32)
     head = SimCLRProjectionHead(backbone.dim, 512, 128)
     criterion = NTXentLoss()
@@ -98,8 +99,8 @@ def lightly(images: np.ndarray, width: float, batch_size: int, epochs: int) -> f
 def ceiling(width: float, batch_size: int, steps: int) -> float:
     """Images per second of forward, backward and step alone, on one batch of noise."""
     torch.manual_seed(0)
-    backbone = Backbone(BackboneSettings(backbone="resnet18", width=width), image_size=32)
-    method = make_method(SimCLRSettings(tau=0.5), backbone)
+    backbone = Backbone(BackboneSettings(name="resnet18", width=width), image_size=32)
+    method = make_method(SimCLRSettings(temperature=ConstantSettings(tau=0.5)), backbone)
     method = method.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(method.parameters(), lr=0.06, momentum=0.9)
     views = torch.randn(2 * batch_size, 3, 32, 32).contiguous(memory_format=torch.channels_last)

@@ -104,7 +104,10 @@ def one_operation(name: str, size: int, rounds: int) -> dict[str, Any]:
     """One operation on two views of 256 float images; in chunks as `Views` makes them."""
     unit = photos(size).float() / 255
     planes, step = unit.transpose(0, 1).contiguous(), _CPU_CHUNK // (2 * 3 * size**2)
-    views, theirs = Views(size, ViewSettings(views=OPERATIONS[name])), kornia_operations(size)[name]
+    views, theirs = (
+        Views(size, ViewSettings(operations=OPERATIONS[name])),
+        kornia_operations(size)[name],
+    )
     drawn = views.draw(BATCH, generator=torch.Generator().manual_seed(0))
     theirs(unit)
     params = theirs._params

@@ -72,7 +72,7 @@ def test_commands_are_understood(command, tmp_path, monkeypatch):
     (run / "config.toml").write_text(recipes.recipe("builtin-simclr").to_toml())
     if "--init runs/mae" in command:
         (tmp_path / "runs/mae").mkdir()
-        backbone = Backbone(BackboneSettings(backbone="test_vit"), 16)
+        backbone = Backbone(BackboneSettings(name="test_vit"), 16)
         trained = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
         export_backbone(tmp_path / "runs/mae/backbone.safetensors", backbone, trained)
     (tmp_path / "mine.toml").write_text(recipes.recipe("builtin-moco").to_toml())

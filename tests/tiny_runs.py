@@ -17,6 +17,7 @@ from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
 from amcl.methods import HeadSettings, Method
 from amcl.methods.masked import MaskedSettings
+from factories import change
 
 
 def picture_folder(path: Path, count: int = 40, size: int = 32) -> Path:
@@ -43,9 +44,9 @@ def tiny_vit(method: str, folder: Path, **run: Any) -> Config:
     settings = {"epochs": 2, "batch_size": 8, "probe_every": 1, "log_every": 1, **run}
     return replace(
         config,
-        backbone=BackboneSettings(backbone="test_vit", pool="mean"),
+        backbone=BackboneSettings(name="test_vit", pool="mean"),
         data=replace(config.data, workers=0, image_size=16),
-        method=replace(config.method, **changed),
+        method=change(config.method, **changed),
         optimizer=replace(config.optimizer, warmup_epochs=0.0, lr_scaling="none", lr=1e-3),
         run=replace(config.run, **settings),
     )

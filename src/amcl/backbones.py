@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+import tyro
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
@@ -43,7 +44,7 @@ USUAL = frozenset(
 class BackboneSettings:
     """Which backbone is trained."""
 
-    backbone: str = "resnet18"
+    name: Annotated[str, tyro.conf.arg(name="backbone")] = "resnet18"
     """A timm model by name."""
     width: float = 1.0
     """Multiplies every width: 2 or 4 for wide networks, 0.25 for small machines."""
@@ -58,13 +59,22 @@ class BackboneSettings:
     mean of the patch tokens."""
 
     def __post_init__(self) -> None:
-        if self.backbone not in USUAL:
-            _check_model(self.backbone)
+        if self.name not in USUAL:
+            _check_model(self.name)
         positive_number("width", self.width, "1 is the network as published, 0.25 a small one")
         choose("stem", self.stem, ("auto", "small", "standard"))
         if self.patch is not None:
             whole_number("patch", self.patch, "it is in pixels")
         choose("pool", self.pool, ("auto", "mean"))
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the settings as files have them, where the name is that of the backbone.
+
+        >>> BackboneSettings(name="resnet50").metadata()["backbone"]
+        'resnet50'
+        """
+        values = asdict(self)
+        return {"backbone": values.pop("name")} | values
 
 
 class Backbone(nn.Module):
@@ -73,7 +83,7 @@ class Backbone(nn.Module):
     `network` is the plain timm module: its state dict has timm's own keys. `drop_path` is the rate
     at which whole blocks are skipped in training (stochastic depth).
 
-    >>> backbone = Backbone(BackboneSettings(backbone="resnet18", width=0.25), image_size=32)
+    >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.25), image_size=32)
     >>> backbone(torch.randn(2, 3, 32, 32)).shape
     torch.Size([2, 128])
     """
@@ -112,12 +122,12 @@ class Backbone(nn.Module):
 
     def metadata(self) -> dict[str, Any]:
         """What `Backbone` needs to be made again."""
-        return asdict(self.settings) | {"image_size": self.image_size}
+        return self.settings.metadata() | {"image_size": self.image_size}
 
     def code(self, weights: str = "backbone.safetensors") -> str:
         """Python that makes this network and loads its weights, with timm and torch alone.
 
-        >>> backbone = Backbone(BackboneSettings(backbone="resnet18"), image_size=32)
+        >>> backbone = Backbone(BackboneSettings(name="resnet18"), image_size=32)
         >>> print(backbone.code())
         import timm
         import torch
@@ -145,7 +155,7 @@ class Backbone(nn.Module):
     @property
     def as_published(self) -> bool:
         """Return whether it is timm's own network, with nothing changed."""
-        return self._design == _Design(self.settings.backbone)
+        return self._design == _Design(self.settings.name)
 
     def load(self, tensors: Mapping[str, torch.Tensor], where: object) -> None:
         """Take weights with timm's keys: all that the network has and nothing else, or an error."""
@@ -159,7 +169,7 @@ class Backbone(nn.Module):
         ]
         if faults:
             raise ValueError(
-                f"the weights in {where} are not those of {self.settings.backbone} as it is made "
+                f"the weights in {where} are not those of {self.settings.name} as it is made "
                 f"here: {some(faults)}. They may come from another version of amcl or timm."
             )
         self.network.load_state_dict(tensors)
@@ -197,7 +207,7 @@ def backbone_of(
     """The backbone that a file's metadata describe, with its weights, in evaluation mode."""
     try:
         settings = BackboneSettings(
-            backbone=made["backbone"],
+            name=made["backbone"],
             width=made["width"],
             stem=made["stem"],
             patch=made.get("patch"),  # files of the first versions do not say these
@@ -310,7 +320,7 @@ def _design(settings: BackboneSettings, image_size: int) -> _Design:
     from timm.models.resnet import ResNet
     from timm.models.vision_transformer import VisionTransformer
 
-    name, width = settings.backbone, settings.width
+    name, width = settings.name, settings.width
     published = _published(name)
     small = settings.stem == "small" or (settings.stem == "auto" and image_size <= SMALL)
     if isinstance(published, VisionTransformer):
@@ -371,7 +381,7 @@ def _last_norm(block: nn.Module) -> Any:
 def _vision_transformer(
     settings: BackboneSettings, published: Any, image_size: int, small: bool
 ) -> _Design:
-    name, width = settings.backbone, settings.width
+    name, width = settings.name, settings.width
     embed = published.patch_embed
     usual = max(image_size // _PATCHES, 1) if small else embed.patch_size[0]
     patch = settings.patch or usual

@@ -79,7 +79,7 @@ def vit_by_hand(dim: int, depth: int, tokens: int, hidden: int) -> int:
 def test_simclr_by_hand(heads):
     config = tiny("simclr", projector=(16, 12), heads=heads)
     if heads > 1:
-        config = replace(config, method=replace(config.method, temperature="adaptive"))
+        config = replace(config, method=config.method.with_temperature("adaptive"))
     backbone = Backbone(config.backbone, 32)
     convs, dim, n = layers_by_hand(backbone), backbone.dim, 8
     pairs = 2 * (2 * n) ** 2 * 12 * heads  # s of 2N anchors and 2N candidates

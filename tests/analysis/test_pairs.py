@@ -10,8 +10,9 @@ from amcl.analysis import PairSettings, negatives, pair_sample, positives
 from amcl.analysis import pairs as module
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import DataSet, FileImages, Labeled, MemoryImages, Probe
-from amcl.methods import HeadSettings, make_method, method_names, settings_class
+from amcl.methods import HeadSettings, make_method, method_names
 from amcl.views import Views, ViewSettings
+from factories import method_settings
 from reference.cross_correlation import phi_on_samples
 from reference.temperature import adaptive, sim
 from schemes import items as items_of
@@ -20,8 +21,8 @@ from schemes import phi_layers, scale_of
 METHODS = method_names()
 
 SIZE, QUERIES = 16, 5
-RESNET = BackboneSettings(backbone="resnet10t", width=0.125)
-VIT = BackboneSettings(backbone="test_vit", patch=4, pool="mean")
+RESNET = BackboneSettings(name="resnet10t", width=0.125)
+VIT = BackboneSettings(name="test_vit", patch=4, pool="mean")
 DECODER = {"decoder_dim": 8, "decoder_depth": 1, "decoder_heads": 2}
 HEADS = {"projector": (8, 5), "heads": 2}
 SMALL = {
@@ -43,7 +44,7 @@ LIMITS = {"tau": 0.7, "tau_lower": 0.3, "tau_upper": 1.2, "tau_period": 10.0}
 
 def make(name, **options):
     backbone, small = SMALL[name]
-    return make_method(settings_class(name)(**small | options), Backbone(backbone, SIZE))
+    return make_method(method_settings(name, **small | options), Backbone(backbone, SIZE))
 
 
 def pixels(n, size=24):
@@ -256,10 +257,10 @@ def test_batches_change_nothing(data, monkeypatch):
 
 def test_views_are_the_pictures_that_were_shown(data):
     method = make("simclr")
-    sample = pair_sample(method, data, ViewSettings(views=""))  # whole pictures, made smaller
+    sample = pair_sample(method, data, ViewSettings(operations=""))  # whole pictures, made smaller
     assert sample.views.dtype == torch.uint8
     assert sample.views.shape == (2, QUERIES, 3, SIZE, SIZE)
-    resized = Views(SIZE, ViewSettings(views=""), mean=(0, 0, 0), std=(1, 1, 1)).plain(
+    resized = Views(SIZE, ViewSettings(operations=""), mean=(0, 0, 0), std=(1, 1, 1)).plain(
         sample.images
     )
     for view in sample.views:

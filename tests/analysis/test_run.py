@@ -37,7 +37,7 @@ def tiny(method, epochs=1, **options):
     return replace(
         config,
         run=replace(config.run, epochs=epochs, batch_size=40, probe_every=10),
-        backbone=replace(config.backbone, backbone="resnet10t", width=0.125),
+        backbone=replace(config.backbone, name="resnet10t", width=0.125),
         method=replace(config.method, heads=2, projector=(16, 8), **options),
     )
 

@@ -13,7 +13,7 @@ from amcl.backbones import Backbone, BackboneSettings, backbone_of
 
 
 def make(name, image_size, **options):
-    return Backbone(BackboneSettings(backbone=name, **options), image_size)
+    return Backbone(BackboneSettings(name=name, **options), image_size)
 
 
 def on_meta(name, image_size, **options):
@@ -297,16 +297,16 @@ def test_drop_path_changes_neither_weights_nor_code():
 
 
 def test_an_unknown_tag_lists_those_there_are():
-    assert BackboneSettings(backbone="resnet18.a1_in1k").backbone == "resnet18.a1_in1k"
+    assert BackboneSettings(name="resnet18.a1_in1k").backbone == "resnet18.a1_in1k"
     with pytest.raises(ValueError, match=r"no 'resnet18.best': timm's weights .*resnet18.a1_in1k"):
-        BackboneSettings(backbone="resnet18.best")
+        BackboneSettings(name="resnet18.best")
 
 
 def test_unknown_name_suggests_the_nearest():
     with pytest.raises(ValueError, match=r"no timm model called 'resnet81': did you mean .*resnet"):
-        BackboneSettings(backbone="resnet81")
+        BackboneSettings(name="resnet81")
     with pytest.raises(ValueError, match=r"timm.list_models\(\) lists them all"):
-        BackboneSettings(backbone="§§§")
+        BackboneSettings(name="§§§")
 
 
 @pytest.mark.parametrize(
@@ -344,5 +344,5 @@ def test_other_families_on_small_images_are_warned_about():
 
 
 def test_a_very_narrow_tiered_stem_has_channels():
-    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.0625), 32)
+    backbone = Backbone(BackboneSettings(name="resnet10t", width=0.0625), 32)
     assert backbone(torch.randn(2, 3, 32, 32)).isfinite().all()

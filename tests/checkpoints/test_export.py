@@ -308,7 +308,7 @@ def test_a_checkpoint_says_how_far_it_came(run):
 
 def test_the_card_keeps_paths_to_itself(run):
     subject = open_model(run)
-    config = replace(subject.config, data=replace(subject.config.data, data="/home/me/pic|tures"))
+    config = replace(subject.config, data=replace(subject.config.data, source="/home/me/pic|tures"))
     card = model_card(replace(subject, config=config))
     assert "images of pic\\|tures." in card
     assert "/home" not in card
@@ -316,7 +316,7 @@ def test_the_card_keeps_paths_to_itself(run):
 
 def test_the_card_passes_no_html_on(run):
     subject = open_model(run)
-    config = replace(subject.config, data=replace(subject.config.data, data="<svg onload=x>|&"))
+    config = replace(subject.config, data=replace(subject.config.data, source="<svg onload=x>|&"))
     result(subject, data="a/<script>x", metrics={"<b>": 0.5}).write(run)
     card = model_card(replace(subject, config=config))
     assert "<" not in card

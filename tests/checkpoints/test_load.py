@@ -235,7 +235,7 @@ def test_a_timm_model_is_random_and_says_so():
 
 def test_its_random_weights_are_those_a_run_starts_from():
     torch.manual_seed(seed_of(3, "weights"))
-    expected = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), 32)
+    expected = Backbone(BackboneSettings(name="resnet10t", width=0.125), 32)
     subject = open_model("resnet10t", width=0.125, image_size=32, seed=3)
     for name, value in expected.network.state_dict().items():
         assert torch.equal(subject.backbone.network.state_dict()[name], value), name
@@ -245,7 +245,7 @@ def test_a_timm_model_as_it_is_asked_for():
     mean, std = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
     subject = open_model("resnet18", width=0.25, image_size=48, stem="standard", mean=mean, std=std)
     assert subject.backbone.settings == BackboneSettings(
-        backbone="resnet18", width=0.25, stem="standard"
+        name="resnet18", width=0.25, stem="standard"
     )
     assert subject.backbone.image_size == 48
     assert subject.backbone.normalization == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))

@@ -43,7 +43,7 @@ def test_from_images_to_a_backbone_and_back(tmp_path, capsys, monkeypatch):
     assert main([*args, "--temperature", "adaptive", "--out", "runs/first"]) == 0
     config = Config.from_file("runs/first/config.toml")
     assert (config.method.name, config.method.heads) == ("moco", 2)
-    assert config.method.temperature == "adaptive"
+    assert config.method.temperature.name == "adaptive"
     assert Path("runs/first/backbone.safetensors").is_file()
     assert read_metrics("runs/first")[-1]["kind"] == "probe"
     assert main([*args, "--out", "runs/first"]) == 1
@@ -58,9 +58,9 @@ def test_from_images_to_a_backbone_and_back(tmp_path, capsys, monkeypatch):
 
 def test_defaults_come_from_the_set_and_method():
     settings = parse(["--data", "cifar10", "--method", "barlow"]).settings
-    assert settings.data.data == "cifar10"
+    assert settings.data.source == "cifar10"
     assert settings.optimizer.lr == 0.11
-    assert parse(["--data", "some/pictures"]).settings.optimizer.optimizer == "adamw"
+    assert parse(["--data", "some/pictures"]).settings.optimizer.name == "adamw"
 
 
 def test_a_recipe_can_be_overridden_in_every_part():
@@ -71,7 +71,11 @@ def test_a_recipe_can_be_overridden_in_every_part():
             *("--no-symmetric", "--projector", "64", "32", "--data-root", "here"),
         ]
     ).settings
-    assert (settings.run.epochs, settings.views.views, settings.optimizer.lr) == (7, "ade", 0.1)
+    assert (settings.run.epochs, settings.views.operations, settings.optimizer.lr) == (
+        7,
+        "ade",
+        0.1,
+    )
     assert (settings.method.queue, settings.method.symmetric) == (2048, False)
     assert settings.method.projector == (64, 32)
     assert settings.method.heads == 3
@@ -81,7 +85,7 @@ def test_a_recipe_can_be_overridden_in_every_part():
 @pytest.fixture
 def mae(tmp_path):
     """What a run of MAE on CIFAR-100 would leave: a small network, images of 16 pixels."""
-    network = BackboneSettings(backbone="test_vit", pool="mean", stem="small")
+    network = BackboneSettings(name="test_vit", pool="mean", stem="small")
     config = recipes.recipe("cifar100-mae")
     config = replace(
         config, backbone=network, data=replace(config.data, image_size=16, validation=77)
@@ -103,18 +107,18 @@ def test_init_brings_network_and_images(mae, source):
     assert settings.backbone.pool == usual.backbone.pool  # the method's own
     assert (settings.method, settings.optimizer) == (usual.method, usual.optimizer)
     simclr = parse(["--init", str(mae / source)]).settings
-    assert (simclr.method.name, simclr.backbone.backbone) == ("simclr", "test_vit")
+    assert (simclr.method.name, simclr.backbone.name) == ("simclr", "test_vit")
 
 
 def test_what_is_said_comes_before_what_init_brings(mae):
     told = ["--method", "lgp", "--init", str(mae)]
     settings = parse([*told, "--data", "stl10", "--pool", "mean"]).settings
-    assert (settings.data.data, settings.data.validation) == ("stl10", 1000)
+    assert (settings.data.source, settings.data.validation) == ("stl10", 1000)
     assert settings.optimizer == recipes.recipe("stl10-lgp").optimizer
     assert settings.backbone == Config.from_file(mae / "config.toml").backbone
     settings = parse([*told, "--backbone", "vit_tiny_patch16_224", "--image-size", "32"]).settings
-    assert (settings.backbone.backbone, settings.backbone.stem) == ("vit_tiny_patch16_224", "small")
-    assert (settings.data.data, settings.data.image_size) == ("cifar100", 32)
+    assert (settings.backbone.name, settings.backbone.stem) == ("vit_tiny_patch16_224", "small")
+    assert (settings.data.source, settings.data.image_size) == ("cifar100", 32)
     recipe = parse(["--recipe", "stl10-lgp", "--init", str(mae)]).settings
     plain = replace(recipe, run=replace(recipe.run, init=None, fit=None))
     assert plain == recipes.recipe("stl10-lgp")
@@ -123,9 +127,9 @@ def test_what_is_said_comes_before_what_init_brings(mae):
 def test_init_from_a_file_that_lies_elsewhere(mae, tmp_path):
     file = shutil.copy(mae / "backbone.safetensors", tmp_path / "elsewhere.safetensors")
     settings = parse(["--method", "lgp", "--init", str(file)]).settings
-    assert (settings.data.data, settings.backbone.backbone) == ("builtin", "test_vit")
+    assert (settings.data.source, settings.backbone.name) == ("builtin", "test_vit")
     settings = parse(["--method", "lgp", "--init", str(file), "--data", "cifar10"]).settings
-    assert (settings.data.data, settings.backbone.backbone) == ("cifar10", "test_vit")
+    assert (settings.data.source, settings.backbone.name) == ("cifar10", "test_vit")
     assert settings.data.image_size == 16  # that of its positions
 
 

@@ -68,7 +68,7 @@ def test_what_is_compared_with_what(args, heads, name):
     options = cost.parse(["--data", "builtin", "--method", "moco", *args])
     base, other = cost.sides(options.settings)
     assert [base.config.method.heads, other.config.method.heads] == heads
-    assert base.config.method.temperature == "constant"
+    assert base.config.method.temperature.name == "constant"
     assert (base.name, other.name) == ("baseline", name)
     assert replace(base.config, method=other.config.method) == other.config
 
@@ -84,8 +84,10 @@ def test_mae_stands_alone(capsys):
 def test_a_run_is_taken_with_its_settings(capsys, tmp_path):
     """Its images are gone, and its backbone says how large their views were."""
     config = recipes.default(str(tmp_path / "gone"), "moco")
-    network = replace(config.backbone, backbone="resnet10t", width=0.125)
-    method = replace(config.method, heads=2, temperature="adaptive", projector=(16, 8), queue=64)
+    network = replace(config.backbone, name="resnet10t", width=0.125)
+    method = replace(
+        config.method.with_temperature("adaptive"), heads=2, projector=(16, 8), queue=64
+    )
     run = replace(config.run, batch_size=8, accumulate=2)
     folder = RunFolder(tmp_path / "run")
     folder.create(replace(config, backbone=network, method=method, run=run))

@@ -13,7 +13,8 @@ from amcl.cli.known_options import mistyped
 from amcl.cli.options import _options_of, read_options
 from amcl.cli.pretrain import Options, parse
 from amcl.config import Config
-from amcl.config.rules import rules_of, values_of
+from amcl.config.options import settings_of
+from amcl.config.rules import rules_of
 from amcl.methods import method_names, settings_class
 
 METHODS = method_names()
@@ -26,19 +27,19 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
     [
         (
             "--plain --beta 7",
-            "--beta 7 belongs to adaptive temperatures (--temperature adaptive, with --heads 3): "
-            "this run has --temperature constant.",
+            "--beta belongs to --temperature adaptive, adaptive-negative, adaptive-positive, "
+            "first-head: this run has --temperature constant.",
         ),
         (
             "--plain --tau-lower 0.05",
-            "--tau-lower 0.05 belongs to adaptive and scheduled temperatures",
+            "--tau-lower belongs to --temperature adaptive, adaptive-negative, adaptive-positive, "
+            "first-head, scheduled: this run has --temperature constant.",
         ),
-        ("--plain --tau-lower 0.05 --tau-upper 1", "--tau-lower 0.05 and --tau-upper 1 belong to"),
         ("--prior-tau 0.3 --temperature learnable", "this run has --temperature learnable"),
-        ("--plain --phi-depth 2", "--phi-depth 2 belongs to adaptive"),
-        ("--plain --no-phi-gradient", "--no-phi-gradient belongs to adaptive"),
-        ("--tau-period 9", "belongs to scheduled temperatures (--temperature scheduled)"),
-        ("--temperature scheduled --tau 0.3", "--tau 0.3 belongs to temperatures that are not"),
+        ("--plain --phi-depth 2", "--phi-depth belongs to --temperature adaptive"),
+        ("--plain --no-phi-gradient", "--no-phi-gradient belongs to --temperature adaptive"),
+        ("--tau-period 9", "--tau-period belongs to --temperature scheduled: this run has"),
+        ("--temperature scheduled --tau 0.3", "--tau belongs to --temperature adaptive"),
         (
             "--heads 3 --temperature adaptive --prior-tau 0.2 --tau 0.3",
             "this run has --temperature adaptive --prior-tau 0.2.",
@@ -112,10 +113,14 @@ def test_pretrain_takes(args):
 
 def test_a_file_written_by_hand_sets_nothing_in_vain(tmp_path):
     file = tmp_path / "mine.toml"
-    file.write_text("[method]\nbeta = 7.0\n")
-    with pytest.raises(ValueError, match=r"mine.toml: beta = 7.0 belongs to adaptive temperatures"):
+    file.write_text("[method.temperature]\nbeta = 7.0\n")
+    with pytest.raises(ValueError, match=r"mine.toml: \[method.temperature\] has 'beta'"):
         parse(["--config", str(file)])
-    assert parse(["--config", str(file), *AMCL]).settings.method.beta == 7
+    file.write_text("[method]\nomega_set = 'literal'\n")
+    with pytest.raises(ValueError, match=r"omega_set = 'literal' belongs to adaptive temperatures"):
+        parse(["--config", str(file)])
+    file.write_text("[method.temperature]\nname = 'adaptive'\nbeta = 7.0\n")
+    assert parse(["--config", str(file)]).settings.method.temperature.beta == 7
 
 
 @pytest.mark.parametrize("name", recipes.names())
@@ -123,34 +128,38 @@ def test_files_that_runs_write_are_taken_whatever_is_in_them(tmp_path, name):
     file = tmp_path / "config.toml"
     config = recipes.recipe(name)
     file.write_text(config.to_toml())
-    data = ["--data", "builtin"] if config.data.data == "FOLDER" else []
+    data = ["--data", "builtin"] if config.data.source == "FOLDER" else []
     assert parse(["--config", str(file), *data]).settings.method == config.method
 
 
 def test_grids_and_searches_that_vary_a_temperature_take_what_belongs_to_some_of_them():
     out = ["--out", "x"]
     _, points = sweep.parse(["--grid", "temperature=constant,adaptive", "--beta", "0.3", *out])
-    assert [point.config.method.beta for point in points] == [0.3, 0.3]
-    with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):
+    assert points[1].config.method.temperature.beta == 0.3
+    with pytest.raises(ValueError, match=r"--beta belongs to --temperature adaptive"):
         sweep.parse(["--plain", "--grid", "tau=0.1,0.2", "--beta", "0.3", *out])
     _, points = sweep.parse(["--grid", "tau=0.1,0.2", "--beta", "0.3", *out])
     assert [point.config.method.heads for point in points] == [3, 3]
     both = "recipe=builtin-simclr,builtin-simclr-amcl"
     _, points = sweep.parse(["--grid", both, "--beta", "0.3", *out])
-    assert [point.config.method.beta for point in points] == [0.3, 0.3]
+    assert [point.config.method.temperature.name for point in points] == ["constant", "adaptive"]
+    assert points[1].config.method.temperature.beta == 0.3
+    varied = ["--plain", "--grid", "temperature=constant,adaptive", "--no-phi-gradient", *out]
+    assert not sweep.parse(varied)[1][1].config.method.temperature.phi_gradient
     space = ["--space", "temperature=constant,adaptive", "lr=1e-3:1:log"]
-    assert search.parse([*space, "--beta", "0.3", *out]).settings.method.beta == 0.3
-    with pytest.raises(ValueError, match=r"--beta 0.3 belongs to"):
+    assert search.parse([*space, "--beta", "0.3", *out]).settings.method.temperature.beta == 0.3
+    with pytest.raises(ValueError, match=r"--beta belongs to --temperature adaptive"):
         search.parse(["--plain", "--space", "lr=1e-3:1:log", "--beta", "0.3", *out])
-    assert cost.parse(["--beta", "0.3"]).settings.method.beta == 0.3  # it compares with AMCL
-    assert analyze.parse(["heads", "--beta", "0.3", *out]).settings.method.beta == 0.3
+    assert cost.parse(["--beta", "0.3"]).settings.method.temperature.beta == 0.3
+    assert analyze.parse(["heads", "--beta", "0.3", *out]).settings.method.temperature.beta == 0.3
 
 
 def test_rules_name_fields_that_exist():
-    names, rules = {"eta", "iota"}, set()
+    names: set[str] = set()
+    rules = set()
     for settings in map(settings_class, METHODS):
         config = Config(method=settings())
-        names |= values_of(config).keys()
+        names |= settings_of(config).keys()
         rules |= set(rules_of(config))
     assert len(rules) > 10
     for rule in rules:
@@ -281,7 +290,7 @@ def test_python_says_what_it_takes():
 
     with pytest.raises(TypeError, match=r"got a ModelOutput: give its .last_hidden_state"):
         extract(Transformer(), [states], lambda batch: batch)
-    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.25), 32)
+    backbone = Backbone(BackboneSettings(name="resnet10t", width=0.25), 32)
     with pytest.raises(TypeError, match=r"floating-point images, got torch.uint8: divide"):
         backbone(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))
     with pytest.raises(ValueError, match=r"\(N, 3, S, S\), got \(2, 1, 32, 32\): images.expand"):

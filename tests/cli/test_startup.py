@@ -45,7 +45,7 @@ def test_timm_has_the_models_that_are_not_looked_up():
     import timm
 
     assert all(timm.is_model(name) for name in USUAL)
-    assert {recipes.recipe(name).backbone.backbone for name in recipes.names()} <= USUAL
+    assert {recipes.recipe(name).backbone.name for name in recipes.names()} <= USUAL
 
 
 def test_the_package_shows_what_it_offers_and_nothing_else():

@@ -11,6 +11,7 @@ from amcl import recipes
 from amcl.backbones import BackboneSettings
 from amcl.config import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.methods import MoCoSettings, SimCLRSettings, method_names, settings_class
+from amcl.temperature import AdaptiveSettings, temperature_names
 from amcl.views import ViewSettings
 
 METHODS = method_names()
@@ -37,10 +38,9 @@ CHOICES = {
     "subset": 64,
     "knn_k": 7,
     "stem": "small",
-    "backbone": "resnet34",
+    "backbone.name": "resnet34",
     "patch": 8,
     "pool": "mean",
-    "temperature": "adaptive",
     "prior_tau": "literal",
     "phi_input": "raw",
     "phi_output": "plain",
@@ -57,10 +57,10 @@ CHOICES = {
     "omega_set": "literal",
     "omega_place": "inside",  # outside goes with a softmax
     "similarity": "relative",
-    "optimizer": "lars",
+    "optimizer.name": "lars",
     "lr_scaling": "sqrt",
     "schedule": "constant",
-    "data": "somewhere",
+    "source": "somewhere",
     "data_root": "/data",
     "image_size": 48,
     "canvas": 64,
@@ -69,7 +69,7 @@ CHOICES = {
     "wandb": "project",
     "accelerator": "cpu",
     "precision": "bf16",
-    "views": "abe",
+    "operations": "abe",
     "overlap": 0.5,
     "min_overlap": 0.0,  # not with overlap
     "blur_kernel": 5,
@@ -87,19 +87,42 @@ def test_every_field_is_read_as_it_was_written(method):
     sections = {}
     for section in dataclasses.fields(Config):
         cls = settings_class(method) if section.name == "method" else section.default_factory
-        default = cls()
-        changed = {}
-        for field in dataclasses.fields(cls):
-            value = getattr(default, field.name)
-            literal = CHOICES.get(field.name)
-            if field.name == "projector_last_norm" and value == literal:
-                literal = "none"  # MoCo v3 has a plain one already
-            changed[field.name] = other(value) if literal is None else literal
-            if field.name not in ("min_overlap", "omega_place", "local_crops"):
-                assert changed[field.name] != value, field.name
-        sections[section.name] = cls(**changed)
+        sections[section.name] = all_other(cls(), section.name)
     config = Config(**sections)
+    text = config.to_toml()
+    assert Config.from_toml(text) == config
+    assert ("[method.temperature]" in text) == config.method.has_heads
+
+
+def all_other(settings, section):
+    """The settings with another value in every field."""
+    changed = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name == "temperature":
+            adaptive = settings.with_temperature("adaptive").temperature
+            changed[field.name] = all_other(adaptive, "temperature")
+            continue
+        literal = CHOICES.get(f"{section}.{field.name}", CHOICES.get(field.name))
+        if field.name == "projector_last_norm" and value == literal:
+            literal = "none"  # MoCo v3 has a plain one already
+        changed[field.name] = other(value) if literal is None else literal
+        if field.name not in ("min_overlap", "omega_place", "local_crops"):
+            assert changed[field.name] != value, field.name
+    return dataclasses.replace(settings, **changed)
+
+
+@pytest.mark.parametrize("scheme", temperature_names())
+def test_every_temperature_is_read_as_it_was_written(scheme):
+    config = Config(method=SimCLRSettings().with_temperature(scheme))
     assert Config.from_toml(config.to_toml()) == config
+    assert f'[method.temperature]\nname = "{scheme}"' in config.to_toml()
+
+
+def test_a_temperature_has_the_defaults_of_its_method():
+    text = '[method]\nname = "simsiam"\n[method.temperature]\nname = "adaptive"\nphi_depth = 2'
+    temperature = Config.from_toml(text).method.temperature
+    assert temperature == AdaptiveSettings(tau=1.0, beta=3.0, phi_gradient=False, phi_depth=2)
 
 
 def test_what_is_left_out_has_its_default():
@@ -127,14 +150,15 @@ def test_none_is_left_out_of_the_file():
 
 def test_whole_numbers_serve_as_floats_and_lists_as_tuples():
     config = Config.from_toml(
-        "[optimizer]\nlr = 1\n[method]\nprojector = [64, 32]\nprior_tau = 1\n"
-        "[views]\njitter = [1, 1, 1, 0.5]\n"
+        "[optimizer]\nlr = 1\n[method]\nprojector = [64, 32]\n"
+        "[method.temperature]\nname = 'adaptive'\nprior_tau = 1\n[views]\njitter = [1, 1, 1, 0.5]\n"
     )
     assert type(config.optimizer.lr) is float
     assert config.method.projector == (64, 32)
-    assert type(config.method.prior_tau) is float
+    assert type(config.method.temperature.prior_tau) is float
     assert config.views.jitter == (1.0, 1.0, 1.0, 0.5)
-    assert Config.from_toml('[method]\nprior_tau = "literal"').method.prior_tau == "literal"
+    literal = Config.from_toml('[method.temperature]\nname = "adaptive"\nprior_tau = "literal"')
+    assert literal.method.temperature.prior_tau == "literal"
 
 
 @pytest.mark.parametrize(
@@ -159,12 +183,27 @@ def test_whole_numbers_serve_as_floats_and_lists_as_tuples():
         ('[method]\nprojector = [5, "a"]', r"\[method\] projector must be int, got 'a'"),
         ("[views]\njitter = [0.4]", r"\[views\] jitter must be tuple\[float, .*got \[0.4\]"),
         (
-            '[optimizer]\noptimizer = "adam"',
-            r"\[optimizer\] optimizer must be one of 'sgd', 'lars', 'adamw'; got 'adam'",
+            '[optimizer]\nname = "adam"',
+            r"\[optimizer\] name must be one of 'sgd', 'lars', 'adamw'; got 'adam'",
         ),
         ("[run]\nepochs = 0", r"\[run\]: epochs must be a whole number, at least 1"),
         ("[optimizer]\nlr = nan", r"\[optimizer\]: lr must be a finite number above 0"),
-        ('[backbone]\nbackbone = "resnet81"', r"\[backbone\]: there is no timm model"),
+        ('[backbone]\nname = "resnet81"', r"\[backbone\]: there is no timm model"),
+        ("[method]\ntemperature = 'adaptive'", r"\[method.temperature\] must be a section, as in"),
+        ("[method.temperature]\nname = 'adaptve'", "'adaptve', which is unknown: .*'adaptive'"),
+        (
+            "[method.temperature]\nbeta = 1.0",
+            r"\[method.temperature\] has 'beta', which is",
+        ),
+        ("[method.temperature]\ntau = 0", r"\[method.temperature\]: tau must be a finite number"),
+        (
+            "[method]\nname = 'simsiam'\n[method.temperature]\nname = 'uncertainty'",
+            r"\[method.temperature\]: temperature='uncertainty' is a further output of projectors",
+        ),
+        (
+            "[method]\nname = 'mae'\n[method.temperature]\ntau = 0.1",
+            r"\[method.temperature\]: mae has no heads",
+        ),
         ("[run\n", "recipe.toml is not TOML: "),
         ("[run]\nepochs = 1\nepochs = 2", "recipe.toml is not TOML: "),
     ],
@@ -220,7 +259,7 @@ def test_files_are_read_and_named_in_errors(tmp_path):
         Config.from_file(path)
     path.write_text(tomli_w.dumps({"run": {"epochs": 7}, "data": {"data": "Blüten"}}), "utf-8")
     assert Config.from_file(path) == Config(
-        run=RunSettings(epochs=7), data=DataSettings(data="Blüten")
+        run=RunSettings(epochs=7), data=DataSettings(source="Blüten")
     )
     path.write_text("[run]\nepochs = 0", "utf-8")
     with pytest.raises(ValueError, match=r"recipe\.toml: \[run\]: epochs must be"):
@@ -258,11 +297,11 @@ def test_a_folder_is_kept_by_its_absolute_path(tmp_path, monkeypatch):
     (tmp_path / "here" / "pictures").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "here")
     for given in ("pictures", "./pictures/", "../here/pictures", str(tmp_path / "here/pictures")):
-        settings = DataSettings(data=given, data_root="sets")
+        settings = DataSettings(source=given, data_root="sets")
         assert settings.data == str(tmp_path / "here" / "pictures")
         assert settings.data_root == str(tmp_path / "here" / "sets")
         assert settings.name == "pictures"
-    kept = Config(data=DataSettings(data="pictures"))
+    kept = Config(data=DataSettings(source="pictures"))
     text = kept.to_toml()
     monkeypatch.chdir(tmp_path)
     assert Config.from_toml(text) == kept
@@ -270,5 +309,5 @@ def test_a_folder_is_kept_by_its_absolute_path(tmp_path, monkeypatch):
     for name in ("builtin", "cifar10", "FOLDER", "pictures", "nowhere/at/all"):
         (tmp_path / "cifar10").mkdir(exist_ok=True)
         (tmp_path / "FOLDER").mkdir(exist_ok=True)
-        assert DataSettings(data=name).data == name
-        assert DataSettings(data=name).name == name.split("/")[-1]
+        assert DataSettings(source=name).data == name
+        assert DataSettings(source=name).name == name.split("/")[-1]

@@ -1,7 +1,6 @@
 """Fields by their names: types, spelling, ranges of τ, what has an effect."""
 
 import dataclasses
-import typing
 from dataclasses import replace
 
 import pytest
@@ -21,21 +20,18 @@ from amcl.config.fields import (
     value_of,
     with_values,
 )
+from amcl.config.options import values_of
 from amcl.methods import SimCLRSettings, method_names
-from amcl.methods.heads import Scheme
+from amcl.temperature import AdaptiveSettings, temperature_names
 
 METHODS = method_names()
 
-LEARNED = ("data", "views", "backbone", "method", "optimizer", "run")
-SCHEMES = typing.get_args(Scheme)
+SCHEMES = temperature_names()
 
 
 def fields_of(config: Config) -> dict[str, object]:
-    return {
-        field.name: getattr(getattr(config, section), field.name)
-        for section in LEARNED
-        for field in dataclasses.fields(getattr(config, section))
-    }
+    hardware = {field.name for field in dataclasses.fields(config.hardware)}
+    return {name: value for name, value in values_of(config).items() if name not in hardware}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -115,13 +111,14 @@ def test_numbers():
 
 
 def test_eta_and_iota_are_the_range_of_tau():
-    config = Config(method=SimCLRSettings(tau_lower=0.1, tau_upper=0.6))
+    adaptive = AdaptiveSettings(tau_lower=0.1, tau_upper=0.6)
+    config = Config(method=SimCLRSettings(temperature=adaptive))
     assert value_of(config, "eta") == 0.1
     assert value_of(config, "iota") == pytest.approx(0.5)
 
     def ends(**values):
-        method = with_values(config, values).method
-        return method.tau_lower, method.tau_upper
+        temperature = with_values(config, values).method.temperature
+        return temperature.tau_lower, temperature.tau_upper
 
     assert ends(eta=0.2) == pytest.approx((0.2, 0.7))
     assert ends(iota=2.0) == pytest.approx((0.1, 2.1))
@@ -147,7 +144,7 @@ def test_values_are_checked_as_settings_are():
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_what_has_no_effect_leaves_the_temperature_as_it_is(scheme):
     """A field has an effect if and only if the scheme's module or β's weight changes with it."""
-    config = Config(method=SimCLRSettings(temperature=scheme))
+    config = Config(method=SimCLRSettings().with_temperature(scheme))
     others = {"tau": 0.5, "tau_lower": 0.12, "tau_upper": 0.7, "tau_period": 3.0}
     others |= {"beta": 3.0, "phi_depth": 2, "phi_input": "raw", "phi_output": "plain"}
     others |= {"phi_scale": 3.0, "phi_gradient": False, "eta": 0.3, "iota": 0.3}
@@ -162,22 +159,25 @@ def test_what_has_no_effect_leaves_the_temperature_as_it_is(scheme):
         }
         shapes = {name: tuple(p.shape) for name, p in module.state_dict().items()}
         start = {n: p.tolist() for n, p in module.state_dict().items() if p.numel() == 1}
-        return plain, shapes, start, method.omega_weight
+        return plain, shapes, start, method.temperature.omega(method.dim)[0]
 
     for name, value in others.items():
-        changed = made(with_values(config, {name: value}).method) != made(config.method)
-        assert changed == has_effect(config, name, {}), name
+        if has_effect(config, name, {}):
+            assert made(with_values(config, {name: value}).method) != made(config.method), name
+        else:
+            with pytest.raises((TypeError, ValueError)):
+                with_values(config, {name: value})
 
 
 def test_what_is_missing_of_a_range_follows_from_the_other_values():
     ends = [
-        ({"prior_tau": 0.5, "eta": 0.05}, (0.05, 0.55)),
-        ({"prior_tau": 0.5, "iota": 0.2}, (0.25, 0.45)),
+        ({"temperature": "adaptive", "prior_tau": 0.5, "eta": 0.05}, (0.05, 0.55)),
+        ({"temperature": "adaptive", "prior_tau": 0.5, "iota": 0.2}, (0.25, 0.45)),
         ({"temperature": "scheduled", "eta": 0.2}, (0.2, 1.1)),
     ]
     for values, expected in ends:
-        method = with_values(Config(), values).method
-        assert (method.tau_lower, method.tau_upper) == pytest.approx(expected)
+        temperature = with_values(Config(), values).method.temperature
+        assert (temperature.tau_lower, temperature.tau_upper) == pytest.approx(expected)
 
 
 def test_effects_hang_on_the_other_values():

@@ -144,7 +144,7 @@ def test_the_supervised_baseline_is_of_the_same_backbone():
     settings = replace(
         settings, finetune=replace(QUICK.finetune, epochs=1, batch_size=30, min_steps=1)
     )
-    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), image_size=8)
+    backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=8)
     found = Evaluation(backbone, data(), TRANSFORM, settings=settings).run("few-labels")
     assert set(found.metrics) == {"n=5", "supervised n=5"}
     assert found.settings["finetune"]["batch_size"] == 30  # of the baseline
@@ -153,7 +153,7 @@ def test_the_supervised_baseline_is_of_the_same_backbone():
 
 def test_from_scratch_no_layer_learns_more_slowly():
     settings = replace(QUICK.finetune, epochs=1, scratch=True, layer_decay=0.5)
-    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), image_size=8)
+    backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=8)
     chosen = Protocols(finetune=settings)
     found = Evaluation(backbone, data(), TRANSFORM, settings=chosen).run("finetune")
     assert found.settings["layer_decay"] == found.details["layer_decay"] == 1

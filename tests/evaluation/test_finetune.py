@@ -68,7 +68,7 @@ def resnet(**changes):
 
 
 def vit():
-    return Backbone(BackboneSettings(backbone="test_vit", stem="standard"), image_size=SIZE)
+    return Backbone(BackboneSettings(name="test_vit", stem="standard"), image_size=SIZE)
 
 
 def module():
@@ -524,7 +524,7 @@ def test_errors_say_what_to_mend():
         finetune(module(), train, test, 3, TRANSFORM, PLAIN, precision="16")
     with pytest.raises(ValueError, match=r"turned 1 image into \(1, 3, 16, 16\)"):
         finetune(nn.Identity(), train, test, 3, TRANSFORM, PLAIN)
-    ghost = Backbone(BackboneSettings(backbone="ghostnet_050"), image_size=96)
+    ghost = Backbone(BackboneSettings(name="ghostnet_050"), image_size=96)
     with pytest.raises(ValueError, match="'ghostnet_050' has no drop path: set drop_path=0"):
         classifier(ghost, 3, image_size=96, drop_path=0.1)
 

@@ -33,7 +33,7 @@ def folder(tmp_path):
 
 def of_run(subject, data, **changed):
     config = recipes.default(data, "simclr")
-    config = replace(config, data=replace(config.data, data=data, **changed))
+    config = replace(config, data=replace(config.data, source=data, **changed))
     return replace(subject, config=replace(config, run=replace(config.run, seed=7)))
 
 

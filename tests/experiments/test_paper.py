@@ -111,7 +111,7 @@ def cases(name):
     """(labels, what differs from the recipe, metric) of every case, at the paper's scale."""
     for part in ENTRIES[name].make(PAPER, ENTRIES[name].sets):
         for case in part.cases:
-            base = default(case.config.data.data, case.config.method.name)
+            base = default(case.config.data.source, case.config.method.name)
             changed = {n: spelled(value_of(case.config, n)) for n in differing(base, case.config)}
             yield part.name, case.labels, changed, case.metric
 

@@ -209,9 +209,9 @@ def test_the_list(capsys, monkeypatch):
 def test_the_papers_scale_has_the_papers_settings():
     paper = SCALES["paper"]
     [first, *_] = runs_of(ENTRIES["table-3"], paper)
-    assert (first.config.run.epochs, first.config.backbone.backbone) == (1000, "resnet18")
+    assert (first.config.run.epochs, first.config.backbone.name) == (1000, "resnet18")
     points = runs_of(ENTRIES["table-3"], paper)
-    by_set = {p.config.data.data: p.config for p in points}
+    by_set = {p.config.data.source: p.config for p in points}
     assert {name: c.run.epochs for name, c in by_set.items()} == {
         "cifar10": 1000,
         "cifar100": 1000,
@@ -220,7 +220,7 @@ def test_the_papers_scale_has_the_papers_settings():
     }
     assert len({p.config.run.seed for p in points}) == 5
     vits = [p.config for p in runs_of(ENTRIES["table-4"], paper)]
-    large = {config.backbone.backbone for config in vits}
+    large = {config.backbone.name for config in vits}
     assert large == {"vit_base_patch16_224", "vit_large_patch16_224"}
     assert {c.run.epochs for c in vits if c.method.name != "lgp"} == {1600}
     assert {c.method.mae_epochs for c in vits if c.method.name == "lgp"} == {1600}
@@ -232,7 +232,7 @@ def test_every_network_of_the_papers_scale_can_be_made():
     for entry in ENTRIES.values():
         for point in runs_of(entry, SCALES["paper"], seeds=1):
             config = point.config
-            if (key := (config.backbone, repr(config.method), config.data.data)) not in made:
+            if (key := (config.backbone, repr(config.method), config.data.source)) not in made:
                 with torch.device("meta"):
                     make_method(config.method, Backbone(config.backbone, image_size_of(config)))
                 made.add(key)
@@ -252,9 +252,9 @@ def test_the_cpu_scale_is_small_and_fixed():
         for point in runs_of(entry, SCALES["cpu"]):
             assert point.config.data.subset == 5000
             assert point.config.run.epochs <= 20
-            assert point.config.data.data == "cifar10"
-            if not point.config.backbone.backbone.endswith("vit"):
-                assert point.config.optimizer.optimizer == "adamw"
+            assert point.config.data.source == "cifar10"
+            if not point.config.backbone.name.endswith("vit"):
+                assert point.config.optimizer.name == "adamw"
     hours = seconds(runs_of(ENTRIES["figure-3"], SCALES["cpu"]), gpu=False) / 3600
     assert 0.1 < hours < 10
 
@@ -263,8 +263,12 @@ def test_the_cpu_scale_has_tuned_baselines():
     """Those that docs/tuning.md found: a gain over others would be none."""
     cpu = SCALES["cpu"]
     simclr, moco = cpu.config("cifar10", "simclr"), cpu.config("cifar10", "moco")
-    assert (simclr.method.tau, simclr.method.projector_last_norm) == (0.1, "plain")
-    assert (moco.method.tau, moco.method.omega_prior, moco.method.momentum) == (0.2, 0.2, 0.99)
+    assert (simclr.method.temperature.tau, simclr.method.projector_last_norm) == (0.1, "plain")
+    assert (
+        moco.method.temperature.tau,
+        moco.method.temperature.typical(128),
+        moco.method.momentum,
+    ) == (0.2, 0.2, 0.99)
     assert simclr.optimizer.peak_rate(simclr.run.batch_size) == 0.008
     assert cpu.config("cifar10", "barlow").method.lam == 0.02
     assert not cpu.config("cifar10", "simsiam").method.fixed_predictor_rate

@@ -17,6 +17,7 @@ from amcl.methods import (
 )
 from amcl.methods.masked import noise_like
 from amcl.seeds import generator
+from factories import method_settings
 from reference import masked as literal
 
 IMAGES, SIZE, PATCH, SIDE = 4, 16, 4, 4
@@ -31,8 +32,8 @@ SMALL = {
 
 def make(name, pool="mean", **options):
     """A method whose parameters are all unlike their start, so that each leaves its mark."""
-    backbone = Backbone(BackboneSettings(backbone="test_vit", patch=PATCH, pool=pool), SIZE)
-    method = make_method(settings_class(name)(**SMALL[name] | options), backbone).double()
+    backbone = Backbone(BackboneSettings(name="test_vit", patch=PATCH, pool=pool), SIZE)
+    method = make_method(method_settings(name, **SMALL[name] | options), backbone).double()
     with torch.no_grad():
         for parameter in method.parameters():
             if parameter.requires_grad:
@@ -430,21 +431,21 @@ def test_what_was_drawn_for_another_batch_is_refused():
 
 def test_a_pooling_that_mae_would_not_train_is_refused():
     with torch.device("meta"):
-        backbone = Backbone(BackboneSettings(backbone="vit_base_patch16_siglip_224"), 224)
+        backbone = Backbone(BackboneSettings(name="vit_base_patch16_siglip_224"), 224)
         with pytest.raises(ValueError, match="pools by attention, which MAE would never train"):
             make_method(MAESettings(), backbone)
 
 
 @pytest.mark.parametrize("settings", [MAESettings, CANSettings])
 def test_one_patch_cannot_be_masked_in_part(settings):
-    backbone = Backbone(BackboneSettings(backbone="test_vit", patch=16), 16)
+    backbone = Backbone(BackboneSettings(name="test_vit", patch=16), 16)
     with pytest.raises(ValueError, match=r"as one patch, .* smaller patches"):
         make_method(settings(), backbone)
 
 
 def test_a_norm_behind_the_pooling_is_refused():
     with torch.device("meta"):
-        backbone = Backbone(BackboneSettings(backbone="vit_base_patch16_rpn_224"), 224)
+        backbone = Backbone(BackboneSettings(name="vit_base_patch16_rpn_224"), 224)
         with pytest.raises(ValueError, match="its last norm behind the pooling"):
             make_method(MAESettings(), backbone)
 
@@ -514,7 +515,7 @@ def test_published_settings():
     mae, can = MAESettings(), CANSettings()
     assert (mae.mask_ratio, mae.normalize_targets) == (0.75, True)
     assert (mae.decoder_dim, mae.decoder_depth, mae.decoder_heads) == (512, 8, 16)
-    assert (can.mask_ratio, can.noise, can.tau) == (0.5, 0.05, 0.1)
+    assert (can.mask_ratio, can.noise, can.temperature.tau) == (0.5, 0.05, 0.1)
     weights = (can.contrast_weight, can.reconstruction_weight, can.denoising_weight)
     assert weights == (0.03, 0.67, 0.30)
     assert (can.projector, can.projector_norm) == ((4096, 4096, 128), True)
@@ -522,7 +523,7 @@ def test_published_settings():
 
 @pytest.mark.parametrize("name", ["mae", "can", "lgp"])
 def test_networks_without_patches_are_refused(name):
-    backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), SIZE)
+    backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), SIZE)
     settings = settings_class(name)(**SMALL[name])
     with pytest.raises(ValueError, match=r"a ResNet is not run as .* Choose a plain vision trans"):
         make_method(settings, backbone)

@@ -10,16 +10,13 @@ from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.methods import (
-    BarlowTwinsSettings,
-    MoCoSettings,
-    SimCLRSettings,
-    SimSiamSettings,
     make_method,
     method_class,
     method_names,
     settings_class,
 )
 from amcl.seeds import generator
+from factories import method_settings
 
 METHODS = method_names()
 
@@ -90,7 +87,7 @@ SMALL = {
 
 
 def settings_of(name, **options):
-    return settings_class(name)(**SMALL[name][1] | options)
+    return method_settings(name, **SMALL[name][1] | options)
 
 
 def make(name, **options):
@@ -265,8 +262,8 @@ def test_every_trained_parameter_gets_a_gradient_without_heads():
     assert_trained(make("mae"), "mae")
 
 
-RESNET = BackboneSettings(backbone="resnet10t", width=0.125)
-VIT = BackboneSettings(backbone="test_vit", patch=4, pool="mean")
+RESNET = BackboneSettings(name="resnet10t", width=0.125)
+VIT = BackboneSettings(name="test_vit", patch=4, pool="mean")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -410,7 +407,7 @@ def test_settings_reach_the_temperature_and_the_loss():
     assert [layer.in_features for layer in linears] == [5, 5]
     assert (loss.beta, loss.prior_tau) == (0.3, 0.25)
     assert (loss.form, loss.top_k, loss.positive_in_denominator) == ("top_k", 3, False)
-    assert make("simclr", beta=0.3).loss.beta == 0  # no Ω where nothing adapts
+    assert make("simclr").loss.beta == 0  # no Ω where nothing adapts
     assert make("barlow", temperature="first-head", beta=0.3).loss.beta == 0.3
 
 
@@ -428,10 +425,10 @@ def test_settings_reach_the_temperature_and_the_loss():
     ],
 )
 def test_the_range_of_tau_follows_from_its_prior(given, expected):
-    settings = SimCLRSettings(**{"temperature": "adaptive", "projector": (8, 5)} | given)
-    assert settings.tau_range == pytest.approx(expected)
+    settings = method_settings("simclr", **{"temperature": "adaptive", "projector": (8, 5)} | given)
+    assert settings.temperature.tau_range(5) == pytest.approx(expected)
     made = settings.make_temperature()
-    if settings.temperature == "adaptive":
+    if settings.adapts:
         assert (made.eta, made.eta + made.iota) == pytest.approx(expected)
     else:
         assert (made.tau_min, made.tau_max) == expected
@@ -448,8 +445,8 @@ def test_the_range_of_tau_follows_from_its_prior(given, expected):
     ],
 )
 def test_the_prior_is_the_temperature_unless_another_is_given(given, expected):
-    settings = SimCLRSettings(temperature="adaptive", **given)
-    assert settings.omega_prior == expected
+    settings = method_settings("simclr", temperature="adaptive", **given)
+    assert settings.temperature.omega(settings.dim)[1] == expected
     assert settings.make_loss("both_views").prior_tau == expected
 
 
@@ -577,21 +574,21 @@ def test_simsiam_predictors_keep_their_rate():
 
 
 @pytest.mark.parametrize(
-    ("cls", "options", "message"),
+    ("name", "options", "message"),
     [
-        (SimSiamSettings, {"temperature": "uncertainty"}, "SimSiam's pairs start at its predictor"),
-        (SimSiamSettings, {"temperature": "adaptive-negative"}, "SimSiam has none: choose"),
-        (SimSiamSettings, {"predictor": 0}, "predictor must be a whole number"),
-        (SimCLRSettings, {"temperature": "warm"}, "temperature must be one of 'constant', 'learn"),
-        (SimCLRSettings, {"projector": ()}, "at least one width, such as"),
-        (SimCLRSettings, {"projector": (512, 0)}, "projector must be a whole number, at least 1"),
-        (SimCLRSettings, {"heads": 0}, "heads must be a whole number, at least 1, got 0"),
-        (MoCoSettings, {"momentum": 1.5}, r"momentum must lie in \[0, 1\], got 1.5"),
-        (MoCoSettings, {"momentum_end": -0.1}, r"momentum_end must lie in \[0, 1\], got -0.1"),
-        (MoCoSettings, {"queue": -1}, "queue must be 0 or more, got -1"),
-        (BarlowTwinsSettings, {"loss_scale": 0}, "loss_scale must be a finite number above 0"),
+        ("simsiam", {"temperature": "uncertainty"}, "pairs of SimSiam do not start there: choose"),
+        ("simsiam", {"temperature": "adaptive-negative"}, "SimSiam has none: choose"),
+        ("simsiam", {"predictor": 0}, "predictor must be a whole number"),
+        ("simclr", {"temperature": "adaptve"}, "no temperature 'adaptve': did you mean 'adaptive'"),
+        ("simclr", {"projector": ()}, "at least one width, such as"),
+        ("simclr", {"projector": (512, 0)}, "projector must be a whole number, at least 1"),
+        ("simclr", {"heads": 0}, "heads must be a whole number, at least 1, got 0"),
+        ("moco", {"momentum": 1.5}, r"momentum must lie in \[0, 1\], got 1.5"),
+        ("moco", {"momentum_end": -0.1}, r"momentum_end must lie in \[0, 1\], got -0.1"),
+        ("moco", {"queue": -1}, "queue must be 0 or more, got -1"),
+        ("barlow", {"loss_scale": 0}, "loss_scale must be a finite number above 0"),
     ],
 )
-def test_settings_are_checked(cls, options, message):
+def test_settings_are_checked(name, options, message):
     with pytest.raises(ValueError, match=message):
-        cls(**options)
+        method_settings(name, **options)

@@ -106,7 +106,7 @@ def test_features_that_are_not_finite_are_an_error():
 def test_augmented_features_are_those_of_fresh_views():
     data = Labeled(images(), torch.arange(10))
     model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(48))
-    views = Views(4, ViewSettings(views="ae"))
+    views = Views(4, ViewSettings(operations="ae"))
     augmented = AugmentedFeatures(model, data, views, dim=48, seed=5)
     steps = torch.randperm(10).split(4)
     first, again, later = (list(augmented.batches(epoch, steps)) for epoch in (0, 0, 1))
@@ -129,7 +129,7 @@ def test_augmented_features_leave_out_what_cannot_be_read(files):
 
 def test_pairs_are_views_of_the_same_images(files, monkeypatch):
     monkeypatch.setattr("amcl.metrics.features.BATCH", 4)
-    whole = Views(4, ViewSettings(views=""))  # both views are the image itself
+    whole = Views(4, ViewSettings(operations=""))  # both views are the image itself
     for some in (images(), files):
         (h, h0, h1), unreadable = pair_features(nn.Flatten(), some, TRANSFORM, whole)
         assert len(unreadable) == (0 if isinstance(some, MemoryImages) else 2)
@@ -150,9 +150,9 @@ def test_a_fingerprint_tells_weights_and_kinds_apart():
     model[1].num_batches_tracked += 1
     assert fingerprint(model) != before
     torch.manual_seed(0)
-    small = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), 32)
+    small = Backbone(BackboneSettings(name="resnet10t", width=0.125), 32)
     torch.manual_seed(0)
-    large = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), 64)
+    large = Backbone(BackboneSettings(name="resnet10t", width=0.125), 64)
     assert fingerprint(small) != fingerprint(large)
     assert fingerprint(nn.Linear(2, 2).bfloat16())
     pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())  # the same weights: none

@@ -44,7 +44,7 @@ NETWORKS = {
 
 def network_of(name="test_vit"):
     """A network whose parameters are all unlike their start, so that each leaves its mark."""
-    settings = BackboneSettings(backbone=name, width=NETWORKS.get(name, 1.0))
+    settings = BackboneSettings(name=name, width=NETWORKS.get(name, 1.0))
     return shaken(Backbone(settings, SIZE).network)
 
 

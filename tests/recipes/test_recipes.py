@@ -2,6 +2,7 @@
 
 import dataclasses
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ import torch
 from amcl import recipes
 from amcl.backbones import Backbone
 from amcl.methods import make_method, method_class, method_names
+from factories import change
 
 METHODS = method_names()
 
@@ -19,11 +21,7 @@ SETS = ("builtin", "folder", "cifar10", "cifar100", "stl10", "tinyimagenet", "im
 
 def figures(name, *paths):
     config = recipes.recipe(name)
-    found = []
-    for path in paths:
-        section, field = path.split(".")
-        found.append(getattr(getattr(config, section), field))
-    return tuple(found)
+    return tuple(reduce(getattr, path.split("."), config) for path in paths)
 
 
 def test_there_is_a_recipe_for_each_set_and_method():
@@ -38,9 +36,12 @@ def test_there_is_a_recipe_for_each_set_and_method():
 @pytest.mark.parametrize("name", [n for n in recipes.names() if f"{n}-amcl" in recipes.names()])
 def test_amcl_is_three_heads_and_adaptive_temperatures_alone(name):
     base, amcl = recipes.recipe(name), recipes.recipe(f"{name}-amcl")
-    assert (base.method.heads, base.method.temperature) == (1, "constant")
-    assert (amcl.method.heads, amcl.method.temperature) == (3, "adaptive")
-    method = replace(amcl.method, heads=1, temperature="constant")
+    assert (base.method.heads, base.method.temperature.name) == (1, "constant")
+    assert (amcl.method.heads, amcl.method.temperature.name) == (3, "adaptive")
+    method = replace(
+        amcl.method.with_temperature("constant"),
+        heads=1,
+    )
     assert replace(amcl, method=method) == base
 
 
@@ -56,7 +57,7 @@ def test_mae_has_no_amcl_form():
 def test_a_recipe_is_of_its_method_and_set(data, method):
     config = recipes.recipe(f"{data}-{method}")
     assert config.method.name == method
-    assert config.data.data == ("FOLDER" if data == "folder" else data)
+    assert config.data.source == ("FOLDER" if data == "folder" else data)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_cifar10(method, lr):
     assert (optimizer.schedule, optimizer.warmup_epochs, optimizer.final_lr) == ("cosine", 0, 0)
     assert config.run.batch_size == 512
     assert 800 <= config.run.epochs <= 1000
-    assert (config.backbone.backbone, config.backbone.width) == ("resnet18", 1)
+    assert (config.backbone.name, config.backbone.width) == ("resnet18", 1)
     assert config.backbone.stem == "auto"  # small at 32 pixels
     views = config.views
     assert (views.views, views.crop_scale) == ("abcde", (0.08, 1.0))
@@ -81,29 +82,39 @@ def test_cifar10(method, lr):
 def test_cifar10_heads_and_losses():
     assert figures(
         "cifar10-simclr",
-        *("method.tau", "method.projector", "method.projector_norm", "method.projector_bias"),
+        *(
+            "method.temperature.tau",
+            "method.projector",
+            "method.projector_norm",
+            "method.projector_bias",
+        ),
         "method.positive_in_denominator",
     ) == (0.5, (512, 128), False, True, True)
     assert figures(
         "cifar10-moco",
-        *("method.tau", "method.projector", "method.queue", "method.momentum"),
+        *("method.temperature.tau", "method.projector", "method.queue", "method.momentum"),
         *("method.symmetric", "method.shuffle"),
     ) == (0.1, (512, 128), 4096, 0.99, True, True)
     assert figures(
         "cifar10-simsiam",
-        *("method.tau", "method.projector", "method.predictor", "method.projector_norm"),
+        *(
+            "method.temperature.tau",
+            "method.projector",
+            "method.predictor",
+            "method.projector_norm",
+        ),
         "method.projector_last_norm",
     ) == (1.0, (2048, 2048), 512, True, "affine")
     assert figures(
         "cifar10-barlow",
-        *("method.tau", "method.projector", "method.lam", "method.projector_norm"),
+        *("method.temperature.tau", "method.projector", "method.lam", "method.projector_norm"),
         "method.projector_last_norm",
     ) == (1.0, (2048, 2048, 2048), 5e-3, True, "affine")
 
 
 def test_cifar100_is_cifar10_for_longer():
     ten, hundred = recipes.recipe("cifar10-moco"), recipes.recipe("cifar100-moco")
-    assert (hundred.data.data, hundred.run.epochs) == ("cifar100", 1000)
+    assert (hundred.data.source, hundred.run.epochs) == ("cifar100", 1000)
     assert replace(hundred, data=ten.data, run=ten.run) == ten
 
 
@@ -111,22 +122,25 @@ def test_stl10():
     for method in RESNETS:
         assert figures(
             f"stl10-{method}",
-            *("optimizer.optimizer", "optimizer.lr", "optimizer.weight_decay"),
+            *("optimizer.name", "optimizer.lr", "optimizer.weight_decay"),
             *("optimizer.schedule", "optimizer.final_lr", "run.batch_size", "run.epochs"),
             *("views.jitter", "views.jitter_p", "views.gray_p", "views.blur_kernel"),
-            "backbone.backbone",
+            "backbone.name",
         ) == (
             *("adamw", 5e-4, 1e-4, "cosine", 1 / 50, 512, 1000),
             *((0.5, 0.5, 0.5, 0.1), 0.8, 0.2, 9, "resnet18"),
         )
-    assert figures("stl10-simclr", "method.tau", "method.projector") == (0.07, (512, 128))
+    assert figures("stl10-simclr", "method.temperature.tau", "method.projector") == (
+        0.07,
+        (512, 128),
+    )
 
 
 def test_imagenet_simclr():
     assert figures(
         "imagenet-simclr",
-        *("method.tau", "method.projector", "optimizer.optimizer", "optimizer.weight_decay"),
-        *("optimizer.warmup_epochs", "run.batch_size", "views.jitter", "backbone.backbone"),
+        *("method.temperature.tau", "method.projector", "optimizer.name", "optimizer.weight_decay"),
+        *("optimizer.warmup_epochs", "run.batch_size", "views.jitter", "backbone.name"),
         *("views.jitter_p", "views.blur_p", "views.blur_sigma"),
     ) == (
         *(0.1, (2048, 128), "lars", 1e-6, 10, 4096, (0.8, 0.8, 0.8, 0.2), "resnet50"),
@@ -138,8 +152,8 @@ def test_imagenet_simclr():
 def test_imagenet_moco():
     assert figures(
         "imagenet-moco",
-        *("method.tau", "method.projector", "method.queue", "method.momentum"),
-        *("method.symmetric", "optimizer.optimizer", "optimizer.lr", "optimizer.weight_decay"),
+        *("method.temperature.tau", "method.projector", "method.queue", "method.momentum"),
+        *("method.symmetric", "optimizer.name", "optimizer.lr", "optimizer.weight_decay"),
         *("run.batch_size", "views.crop_scale", "views.jitter"),
     ) == (
         *(0.2, (2048, 128), 65536, 0.999, False, "sgd", 0.03, 1e-4, 256),
@@ -152,7 +166,7 @@ def test_imagenet_simsiam():
         "imagenet-simsiam",
         *("method.projector", "method.projector_bias", "method.projector_norm"),
         *("method.projector_last_norm", "method.predictor", "method.fixed_predictor_rate"),
-        *("optimizer.optimizer", "optimizer.weight_decay", "run.batch_size"),
+        *("optimizer.name", "optimizer.weight_decay", "run.batch_size"),
     ) == ((2048, 2048, 2048), False, True, "plain", 512, True, "sgd", 1e-4, 512)
     assert recipes.recipe("imagenet-simsiam").optimizer.peak_rate(512) == pytest.approx(0.1)
 
@@ -162,20 +176,20 @@ def test_imagenet_barlow():
     assert figures(
         "imagenet-barlow",
         *("method.projector", "method.projector_bias", "method.projector_last_norm"),
-        *("method.lam", "optimizer.optimizer", "optimizer.weight_decay", "run.batch_size"),
+        *("method.lam", "optimizer.name", "optimizer.weight_decay", "run.batch_size"),
     ) == ((8192, 8192, 8192), False, "plain", 0.0051, "lars", 1e-6, 2048)
     peak = config.optimizer.peak_rate(2048)
     assert peak == pytest.approx(0.2 * 8)
     assert peak * config.optimizer.bias_lr_scale == pytest.approx(0.0048 * 8)
     assert (config.views.blur_p, config.views.solarize_p) == ((1.0, 0.1), (0.0, 0.2))
-    assert "s" in config.views.views
+    assert "s" in config.views.operations
 
 
 @pytest.mark.parametrize("method", RESNETS)
 def test_tinyimagenet_is_cifar_with_a_resnet50(method):
     """The network is the paper's."""
     tiny, cifar = (recipes.recipe(f"{data}-{method}") for data in ("tinyimagenet", "cifar10"))
-    assert (tiny.backbone.backbone, tiny.backbone.stem) == ("resnet50", "auto")
+    assert (tiny.backbone.name, tiny.backbone.stem) == ("resnet50", "auto")
     assert replace(tiny, data=cifar.data, backbone=cifar.backbone) == cifar
 
 
@@ -183,10 +197,10 @@ def test_tinyimagenet_is_cifar_with_a_resnet50(method):
 def test_tinyimagenet_by_its_other_name(name):
     config = recipes.recipe(name)
     assert config == recipes.recipe(name.replace("tiny-imagenet", "tinyimagenet"))
-    assert config.data.data == "tinyimagenet"
+    assert config.data.source == "tinyimagenet"
 
 
-ADAMW = ("optimizer.optimizer", "optimizer.weight_decay", "optimizer.adam_betas")
+ADAMW = ("optimizer.name", "optimizer.weight_decay", "optimizer.adam_betas")
 RUN = ("optimizer.warmup_epochs", "optimizer.schedule", "run.batch_size", "run.epochs")
 
 
@@ -203,8 +217,8 @@ def test_imagenet_mae():
     assert figures(
         name,
         *("method.mask_ratio", "method.normalize_targets", "method.decoder_dim"),
-        *("method.decoder_depth", "method.decoder_heads", "views.views", "views.crop_scale"),
-        *("backbone.backbone", "backbone.width"),
+        *("method.decoder_depth", "method.decoder_heads", "views.operations", "views.crop_scale"),
+        *("backbone.name", "backbone.width"),
     ) == (0.75, True, 512, 8, 16, "ae", (0.2, 1.0), "vit_base_patch16_224", 1)
 
 
@@ -215,9 +229,9 @@ def test_imagenet_can():
     assert peak(name) == pytest.approx(2.5e-4 * 4096 / 256)
     assert figures(
         name,
-        *("method.projector", "method.projector_norm", "method.tau", "method.noise"),
+        *("method.projector", "method.projector_norm", "method.temperature.tau", "method.noise"),
         *("method.mask_ratio", "method.decoder_dim", "method.decoder_depth"),
-        *("method.decoder_heads", "backbone.backbone", "backbone.pool"),
+        *("method.decoder_heads", "backbone.name", "backbone.pool"),
     ) == (
         *((4096, 4096, 128), True, 0.1, 0.05, 0.5, 512, 8, 16),
         *("vit_base_patch16_224", "mean"),
@@ -229,7 +243,11 @@ def test_imagenet_can():
 
 MOCO_V3 = (
     *("method.projector", "method.projector_norm", "method.projector_bias"),
-    *("method.projector_last_norm", "method.predictor", "method.tau", "method.prior_tau"),
+    *(
+        "method.projector_last_norm",
+        "method.predictor",
+        "method.temperature.tau",
+    ),
     *("method.momentum", "method.momentum_end", "method.fixed_positions"),
 )
 
@@ -241,10 +259,10 @@ def test_imagenet_moco_v3_and_lgp(method):
     assert figures(name, *RUN) == (40, "cosine", 4096, 300)
     assert peak(name) == pytest.approx(1.5e-4 * 4096 / 256)
     assert figures(name, *MOCO_V3) == (
-        *((4096, 4096, 256), True, False, "plain", 4096, 0.2, None, 0.99, 1.0, True),
+        *((4096, 4096, 256), True, False, "plain", 4096, 0.2, 0.99, 1.0, True),
     )
     assert figures(name, "views.blur_p", "views.solarize_p") == ((1.0, 0.1), (0.0, 0.2))
-    assert "s" in recipes.recipe(name).views.views
+    assert "s" in recipes.recipe(name).views.operations
     assert figures(name, "hardware.sync_norm", "method.freeze_patches") == (
         True,
         method == "mocov3",
@@ -257,10 +275,11 @@ def test_imagenet_moco_v3_and_lgp(method):
 def test_amcl_changes_heads_and_temperature_and_nothing_else(name):
     """τ₀, and with it the middle of the range, is the temperature of the method as published."""
     amcl, plain = recipes.recipe(name), recipes.recipe(name.removesuffix("-amcl"))
-    changed = {"heads": 1, "temperature": "constant"}
-    assert replace(amcl, method=replace(amcl.method, **changed)) == plain
-    assert amcl.method.omega_prior == plain.method.tau
-    assert sum(amcl.method.tau_range) / 2 == pytest.approx(plain.method.tau)
+    assert replace(amcl, method=change(amcl.method, temperature="constant", heads=1)) == plain
+    assert amcl.method.temperature.typical(amcl.method.dim) == plain.method.temperature.tau
+    assert sum(amcl.method.temperature.tau_range(amcl.method.dim)) / 2 == pytest.approx(
+        plain.method.temperature.tau
+    )
 
 
 def test_imagenet_resnets_are_as_published():
@@ -285,7 +304,7 @@ def test_imagenet_lgp():
 @pytest.mark.parametrize("method", VITS)
 def test_imagenet_large_is_another_network_and_a_pull(method):
     base, large = (recipes.recipe(f"imagenet-{method}{suffix}") for suffix in ("", "-large"))
-    assert large.backbone.backbone == "vit_large_patch16_224"
+    assert large.backbone.name == "vit_large_patch16_224"
     if method == "lgp":
         assert large.method.pull == 1e-5
         assert large.run.batch_size == 2080
@@ -296,7 +315,7 @@ def test_imagenet_large_is_another_network_and_a_pull(method):
 @pytest.mark.parametrize("method", VITS)
 def test_tinyimagenet_of_vision_transformers(method):
     name = f"tinyimagenet-{method}"
-    assert figures(name, "backbone.backbone", "run.epochs") == ("vit_base_patch16_224", 800)
+    assert figures(name, "backbone.name", "run.epochs") == ("vit_base_patch16_224", 800)
     backbone = replace(recipes.recipe(name).backbone, width=1 / 12)  # patches are the same
     assert Backbone(backbone, 64).network.patch_embed.patch_size == (8, 8)
 
@@ -323,7 +342,7 @@ def test_default_is_that_of_the_set_or_of_folders():
     assert recipes.default("cifar10", "moco") == recipes.recipe("cifar10-moco")
     own = recipes.default("/pictures", "moco")
     folder = recipes.recipe("folder-moco")
-    assert own == replace(folder, data=replace(folder.data, data="/pictures"))
+    assert own == replace(folder, data=replace(folder.data, source="/pictures"))
 
 
 @pytest.mark.parametrize("name", recipes.names())

@@ -17,7 +17,7 @@ def small(method="simclr", data="builtin", batch_size=80, **heads):
         config = replace(config, method=replace(config.method, projector=(16, 8), **heads))
     return replace(
         config,
-        backbone=replace(config.backbone, backbone="resnet10t", width=0.125),
+        backbone=replace(config.backbone, name="resnet10t", width=0.125),
         data=replace(config.data, workers=0),
         run=replace(config.run, epochs=2, batch_size=batch_size, probe_every=1, log_every=1),
         hardware=replace(config.hardware, threads=1),

@@ -16,13 +16,14 @@ from amcl.config import Config
 from amcl.methods import MoCoSettings, SimCLRSettings
 from amcl.results import Comparison, compare, read_run
 from amcl.results.read import run_names
+from amcl.temperature import ConstantSettings
 
 AMCL = {"method": {"heads": 3, "temperature": "adaptive"}}
 
 
 def make(path: Path, seed: int = 0, **sections: dict[str, Any]) -> Path:
     """A run folder without results; `sections` change fields of its configuration."""
-    config = Config(method=SimCLRSettings(tau=0.5))
+    config = Config(method=SimCLRSettings(temperature=ConstantSettings(tau=0.5)))
     sections.setdefault("run", {})["seed"] = seed
     for name, fields in sections.items():
         config = replace(config, **{name: replace(getattr(config, name), **fields)})
@@ -249,7 +250,7 @@ def test_what_only_one_method_has_needs_no_note(tmp_path):
     runs = [made(tmp_path / "simclr", 0.9), tmp_path / "moco", tmp_path / "queue"]
     for path, queue in zip(runs[1:], (4096, 8192), strict=True):
         path.mkdir()
-        config = Config(method=MoCoSettings(tau=0.5, queue=queue))
+        config = Config(method=MoCoSettings(queue=queue, temperature=ConstantSettings(tau=0.5)))
         (path / "config.toml").write_text(config.to_toml())
         put(path, 0.9)
     first_two = compare(runs[:2])

@@ -61,7 +61,7 @@ class Runs:
 
     @staticmethod
     def accuracy(config) -> float:
-        return 1 / (1 + abs(math.log10(config.method.beta) + 1))
+        return 1 / (1 + abs(math.log10(config.method.temperature.beta) + 1))
 
 
 def diverged() -> NonFiniteError:

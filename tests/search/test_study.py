@@ -31,7 +31,7 @@ def test_the_best_of_the_trials_is_a_file_to_train_from(tmp_path, drawn):
     assert int(found.verdict.best.name) == max(oracle, key=oracle.get)
     config = Config.from_file(tmp_path / "s/best.toml")
     assert config == found.config
-    assert config.method.beta == betas[int(found.best.name)]
+    assert config.method.temperature.beta == betas[int(found.best.name)]
     assert replace(config, method=base().method) == base()
     assert len(said) == 11
     assert "judged by kNN accuracy on validation images" in said[0]
@@ -235,7 +235,7 @@ def tiny(tmp_path_factory):
     return replace(
         config,
         data=replace(config.data, workers=0),
-        backbone=replace(config.backbone, backbone="resnet10t", width=0.25, stem="standard"),
+        backbone=replace(config.backbone, name="resnet10t", width=0.25, stem="standard"),
         method=replace(config.method, projector=(16, 8)),
         optimizer=replace(config.optimizer, warmup_epochs=0.0),
         run=replace(config.run, epochs=2, probe_every=1, batch_size=16, knn_k=5),

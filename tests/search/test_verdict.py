@@ -27,7 +27,7 @@ def record(number, value, **point) -> Record:
 
 def test_a_tie_of_twelve_is_named_and_not_won_by_the_first():
     config = base()
-    near = {"beta": config.method.beta, "heads": config.method.heads, "form": "softmax"}
+    near = {"beta": config.method.temperature.beta, "heads": config.method.heads, "form": "softmax"}
     tied = [record(i, 5 / 28, beta=1e-5, heads=6, form="top_k") for i in range(11)]
     records = [*tied, record(11, 5 / 28, **near), record(12, 0.0, **near)]
     verdict = verdict_of(definition(), records, images=28)
@@ -43,7 +43,7 @@ def test_a_tie_of_twelve_is_named_and_not_won_by_the_first():
 
 
 def test_what_is_far_ahead_is_chosen_wherever_it_lies():
-    near = {"beta": base().method.beta, "heads": base().method.heads}
+    near = {"beta": base().method.temperature.beta, "heads": base().method.heads}
     records = [record(0, 0.5, **near), record(1, 0.8, beta=1e-5, heads=6)]
     verdict = verdict_of(definition(), records, images=1000)
     assert verdict.chosen.name == verdict.best.name == "0001"
@@ -53,7 +53,7 @@ def test_what_is_far_ahead_is_chosen_wherever_it_lies():
 
 def test_the_choice_is_within_one_standard_error():
     """A trial that is level by the 95 % interval, but further away, is listed and not chosen."""
-    near = {"beta": base().method.beta, "heads": base().method.heads}
+    near = {"beta": base().method.temperature.beta, "heads": base().method.heads}
     records = [record(0, 0.5, beta=1e-5, heads=6), record(1, 0.45, **near), record(2, 0.49, **near)]
     verdict = verdict_of(definition(), records, images=400)  # a standard error is 2.5 points
     assert {int(r.name) for r in verdict.tied} == {0, 1, 2}
@@ -61,7 +61,7 @@ def test_the_choice_is_within_one_standard_error():
 
 
 def test_what_is_no_accuracy_ties_by_equal_values_alone():
-    near = {"beta": base().method.beta, "heads": base().method.heads}
+    near = {"beta": base().method.temperature.beta, "heads": base().method.heads}
     records = [
         record(0, 12.0, beta=1e-5, heads=6),
         record(1, 12.0, **near),
@@ -76,10 +76,14 @@ def test_what_is_no_accuracy_ties_by_equal_values_alone():
 
 def test_distance_is_in_units_of_the_space():
     config, space = base(), definition().space
-    start = {"beta": config.method.beta, "heads": config.method.heads, "form": "softmax"}
+    start = {
+        "beta": config.method.temperature.beta,
+        "heads": config.method.heads,
+        "form": "softmax",
+    }
     assert distance(config, space, start) == 0
     assert distance(config, space, {**start, "form": "top_k"}) == pytest.approx(1 / 3)
-    tenfold = {**start, "beta": 10 * config.method.beta}
+    tenfold = {**start, "beta": 10 * config.method.temperature.beta}
     assert distance(config, space, tenfold) == pytest.approx(1 / 6 / 3)
 
 

@@ -64,13 +64,13 @@ def tiny(method, data="builtin", batch_size=8):
         changed["predictor"] = 16
     if isinstance(config.method, LGPSettings):
         changed["pull"] = 1e-5
-    backbone = BackboneSettings(backbone="resnet10t", width=0.125, stem="standard")
+    backbone = BackboneSettings(name="resnet10t", width=0.125, stem="standard")
     if method in ("can", "lgp"):
-        backbone = BackboneSettings(backbone="test_vit", patch=4, pool="mean")
+        backbone = BackboneSettings(name="test_vit", patch=4, pool="mean")
     return replace(
         config,
-        data=replace(config.data, data=data, image_size=SIZE, workers=0),
-        views=ViewSettings(views="ae"),
+        data=replace(config.data, source=data, image_size=SIZE, workers=0),
+        views=ViewSettings(operations="ae"),
         backbone=backbone,
         method=replace(config.method, **changed),
         optimizer=replace(config.optimizer, warmup_epochs=0.0, schedule="constant"),
@@ -148,7 +148,7 @@ class Bench:
         plan = Plan(STEPS * self.images, self.images, 1, 1, 0, 0, 1, check_every=1)
         self.trainer = Trainer(one_process(), config, plan, small_images(), self.method)
         self.trainer.inputs = self._inputs
-        self.trainer.optimizer.optimizer.register_step_pre_hook(self._look_at_gradients)
+        self.trainer.optimizer.name.register_step_pre_hook(self._look_at_gradients)
 
     def run(self):
         before = self._weights()
@@ -292,7 +292,7 @@ def pictures(tmp_path_factory):
 def test_random_points_are_carried_out(method, pictures, tmp_path):
     endings = Counter()
     for number, point in enumerate(random_points(method)):
-        config = replace(point, data=replace(point.data, data=pictures))
+        config = replace(point, data=replace(point.data, source=pictures))
         if (before := first_stage(config)) is not None:
             first = tmp_path / "mae"
             if number == 0:

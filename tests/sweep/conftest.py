@@ -15,7 +15,7 @@ def tiny(few_images) -> Config:
     config = recipes.recipe("builtin-simclr")
     return replace(
         config,
-        backbone=BackboneSettings(backbone="resnet10t", width=0.25, stem="standard"),
+        backbone=BackboneSettings(name="resnet10t", width=0.25, stem="standard"),
         method=replace(config.method, projector=(16, 8)),
         run=replace(config.run, epochs=1, batch_size=80, knn_k=20),
     )

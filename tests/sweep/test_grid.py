@@ -11,6 +11,7 @@ from amcl.config.fields import with_values
 from amcl.methods import SimCLRSettings
 from amcl.sweep import Point, axes_of, grid
 from amcl.sweep.grid import unnamed_differences
+from amcl.temperature import AdaptiveSettings
 
 
 def test_axes_as_they_are_typed():
@@ -42,7 +43,10 @@ def test_what_is_no_axis(entries, told):
 def test_every_combination_the_last_axis_fastest():
     axes = {"tau": ["0.1", "0.20"], "projector": ["64 32", "8"], "seed": ["0", "1"]}
     points = grid(Config(), axes)
-    found = [(p.config.method.tau, p.config.method.projector, p.config.run.seed) for p in points]
+    found = [
+        (p.config.method.temperature.tau, p.config.method.projector, p.config.run.seed)
+        for p in points
+    ]
     assert found == list(itertools.product((0.1, 0.2), ((64, 32), (8,)), (0, 1)))
     assert points[0].name == "tau=0.1,projector=64-32,seed=0"
     assert points[-1].values == {"tau": "0.2", "projector": "8", "seed": "1"}
@@ -59,7 +63,7 @@ def test_no_run_comes_twice():
         "temperature=adaptive,tau=0.1,beta=1.0",
         "temperature=adaptive,tau=0.5,beta=1.0",
     ]
-    adaptive = Config(method=SimCLRSettings(temperature="adaptive", prior_tau=0.1))
+    adaptive = Config(method=SimCLRSettings(temperature=AdaptiveSettings(prior_tau=0.1)))
     assert [p.name for p in grid(adaptive, temperatures)][2:] == ["temperature=adaptive,beta=1.0"]
     assert len(grid(Config(), {"tau": ["0.1", "0.10", "1e-1"]})) == 1
 
@@ -67,7 +71,7 @@ def test_no_run_comes_twice():
 def test_an_axis_that_changes_nothing_is_refused():
     with pytest.raises(ValueError, match="beta and phi_depth would change nothing in any run"):
         grid(Config(), {"beta": ["0.1", "1"], "tau": ["0.1"], "phi_depth": ["1"]})
-    adaptive = Config(method=SimCLRSettings(temperature="adaptive"))
+    adaptive = Config(method=SimCLRSettings(temperature=AdaptiveSettings()))
     assert len(grid(adaptive, {"beta": ["0.1", "1"]})) == 2
 
 
@@ -105,7 +109,7 @@ def test_a_configuration_alone_starts_from_itself():
     """Axes of `recipe` would be names without a difference."""
     with pytest.raises(ValueError, match="simclr is asked for a setting 'recipe'"):
         grid(Config(), {"recipe": ["builtin-simclr", "builtin-moco"]})
-    assert [p.config.data.data for p in grid(Config(), {"data": ["a", "b"]})] == ["a", "b"]
+    assert [p.config.data.source for p in grid(Config(), {"data": ["a", "b"]})] == ["a", "b"]
 
 
 @pytest.mark.parametrize("value", ["/a b/ü[x]", "../up", "a\nb", "x" * 400, "ü" * 300, "a/b:c*?"])
@@ -132,7 +136,7 @@ def test_what_runs_differ_in_is_said():
     first, second = (grid(c, {"tau": [t]})[0] for c, t in ((short, "0.1"), (Config(), "0.2")))
     assert unnamed_differences(first, second) == ["epochs"]
     assert unnamed_differences(first, grid(Config(), {"epochs": ["200"], "tau": ["0.2"]})[0]) == []
-    adaptive = Config(method=SimCLRSettings(temperature="adaptive"))
+    adaptive = Config(method=SimCLRSettings(temperature=AdaptiveSettings()))
     assert unnamed_differences(*(grid(adaptive, {"eta": [eta]})[0] for eta in ("0.1", "0.2"))) == []
     top = grid(adaptive, {"form": ["softmax", "top_k"], "top_k": ["5"]})
     assert unnamed_differences(*top) == []

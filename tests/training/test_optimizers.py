@@ -17,6 +17,7 @@ from amcl.methods import (
     SimSiamSettings,
     make_method,
 )
+from amcl.temperature import AdaptiveSettings, LearnableSettings
 from amcl.training.optimizers import (
     LARS,
     OptimizerSettings,
@@ -27,13 +28,17 @@ from amcl.training.optimizers import (
 
 
 def small_method(settings, name="resnet10t", width=0.125):
-    return make_method(settings, Backbone(BackboneSettings(backbone=name, width=width), 16))
+    return make_method(settings, Backbone(BackboneSettings(name=name, width=width), 16))
 
 
 def simsiam(**options):
     return small_method(
         SimSiamSettings(
-            heads=2, temperature="adaptive", projector=(8, 6), predictor=4, phi_depth=2, **options
+            heads=2,
+            projector=(8, 6),
+            predictor=4,
+            **options,
+            temperature=AdaptiveSettings(phi_depth=2, tau=1.0, beta=3.0, phi_gradient=False),
         )
     )
 
@@ -56,7 +61,7 @@ def is_weight(method, name):
 def test_all_that_trains_is_in_a_group():
     method = simsiam()
     assert group_of(method, OptimizerSettings()).keys() == dict(method.named_parameters()).keys()
-    moco = small_method(MoCoSettings(temperature="adaptive", projector=(8, 6), queue=16))
+    moco = small_method(MoCoSettings(projector=(8, 6), queue=16, temperature=AdaptiveSettings()))
     names = group_of(moco, OptimizerSettings()).keys()
     assert names == {n for n, _ in moco.named_parameters() if not n.startswith("keys.")}
     assert "loss.temperature.phi.0.weight" in names
@@ -85,7 +90,7 @@ def test_only_predictors_keep_their_rate(fixed):
 
 
 def test_only_weights_of_heads_are_taken_head_by_head():
-    settings = SimCLRSettings(heads=2, temperature="learnable", projector=(8, 6))
+    settings = SimCLRSettings(heads=2, projector=(8, 6), temperature=LearnableSettings())
     method = small_method(settings, "vit_tiny_patch16_224", width=1 / 3)
     groups = group_of(method, OptimizerSettings())
     assert method.backbone.network.pos_embed.ndim == 3  # three dimensions alone are not enough
@@ -117,7 +122,7 @@ def test_lgp_learns_by_thirds_of_the_blocks(network, fixed_positions):
     settings = LGPSettings(fixed_positions=fixed_positions, pull=0.1, **options)
     method = small_method(settings, network, width)
     optimizer = make_optimizer(
-        method, OptimizerSettings(optimizer="adamw", lr=0.2, bias_lr_scale=0.5), 256
+        method, OptimizerSettings(name="adamw", lr=0.2, bias_lr_scale=0.5), 256
     )
     set_rate(optimizer, 0.2, 0.25)
     names = {id(p): name for name, p in method.named_parameters()}
@@ -208,7 +213,7 @@ def test_settings_reach_the_optimizer():
     assert type(lars) is LARS
     assert all((g["momentum"], g["trust"]) == (0.8, 0.02) for g in lars.param_groups)
     adamw = make_optimizer(
-        method, OptimizerSettings(optimizer="adamw", adam_betas=(0.8, 0.95), weight_decay=0.1), 256
+        method, OptimizerSettings(name="adamw", adam_betas=(0.8, 0.95), weight_decay=0.1), 256
     )
     assert type(adamw) is torch.optim.AdamW
     assert all(group["betas"] == (0.8, 0.95) for group in adamw.param_groups)
@@ -309,7 +314,7 @@ def test_lars_takes_each_head_as_a_layer():
 
 def test_lars_of_a_method_moves_heads_as_it_would_move_layers():
     method = small_method(SimCLRSettings(heads=2, projector=(8, 6)))
-    settings = OptimizerSettings(optimizer="lars", lr=2.0, weight_decay=0.1)
+    settings = OptimizerSettings(name="lars", lr=2.0, weight_decay=0.1)
     lars = make_optimizer(method, settings, 256)
     weight, bias = method.heads.layers[0].weight, method.heads.layers[0].bias
     weight.grad, bias.grad = torch.randn_like(weight), torch.randn_like(bias)
@@ -352,7 +357,7 @@ def test_lars_calls_a_closure_with_gradient():
 
 @pytest.mark.parametrize("optimizer", ["sgd", "lars", "adamw"])
 def test_state_dict_goes_on_where_it_stopped(optimizer):
-    settings = OptimizerSettings(optimizer=optimizer, lr=0.1)
+    settings = OptimizerSettings(name=optimizer, lr=0.1)
     method = simsiam()
     params = list(method.parameters())
     first = make_optimizer(method, settings, 256)

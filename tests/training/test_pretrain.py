@@ -190,7 +190,7 @@ def test_two_processes_give_the_curve_of_one(tmp_path, method):
 def test_an_image_is_fed_alike_whatever_the_parts_and_processes(tmp_path, method):
     """Views, masks, σ and noise of an image depend on neither."""
     config = tiny_vit(method, picture_folder(tmp_path / "pictures", count=8))
-    data = load_dataset(config.data.data, image_size=16, workers=0, validation=0)
+    data = load_dataset(config.data.source, image_size=16, workers=0, validation=0)
     pixels = data.train[torch.arange(8)]
     shapes = torch.arange(16).view(8, 2) + 10.0
 
@@ -218,7 +218,7 @@ def test_an_image_is_fed_alike_whatever_the_parts_and_processes(tmp_path, method
 
 def test_steps_draw_anew(tmp_path):
     config = tiny_vit("can", picture_folder(tmp_path / "pictures", count=8))
-    data = load_dataset(config.data.data, image_size=16, workers=0, validation=0)
+    data = load_dataset(config.data.source, image_size=16, workers=0, validation=0)
     trainer = trainer_of(config, data, Plan(8, 8, 1, 1, 0, 0, 1, 1))
     batch = Batch(torch.zeros(8, 3, 16, 16, dtype=torch.uint8), None)
 
@@ -313,7 +313,7 @@ def test_a_broken_image_that_is_found_late_does_not_stop_a_probe(tmp_path):
     for i in (1, 5, 9):
         (tmp_path / "set" / "a" / f"{i}.png").write_bytes(b"broken")
     config = small(batch_size=8, epochs=1)
-    folder = replace(config.data, data=str(tmp_path / "set"), memory=0.0, workers=0)
+    folder = replace(config.data, source=str(tmp_path / "set"), memory=0.0, workers=0)
     pretrain(replace(config, data=folder), tmp_path / "run")
     assert "knn_validation" in read_metrics(tmp_path / "run")[-1]
 
@@ -414,7 +414,7 @@ def test_divergence_stops_and_keeps_the_last_good_checkpoint(tmp_path, monkeypat
 
 def test_weights_that_are_not_finite_are_never_saved(tmp_path):
     config = small(save_minutes=0.0)
-    config = replace(config, optimizer=replace(config.optimizer, optimizer="sgd", lr=1e38))
+    config = replace(config, optimizer=replace(config.optimizer, name="sgd", lr=1e38))
     with pytest.raises(NonFiniteError, match="is not finite"):
         pretrain(config, tmp_path / "run")
 
@@ -438,7 +438,7 @@ def test_full_disk_keeps_the_checkpoint_before(tmp_path, monkeypatch):
 
 def unlabeled(folder: Path, memory: float, batch_size: int = 16) -> Config:
     config = small(batch_size=batch_size, epochs=1)
-    return replace(config, data=replace(config.data, data=str(folder), memory=memory, workers=1))
+    return replace(config, data=replace(config.data, source=str(folder), memory=memory, workers=1))
 
 
 @pytest.mark.parametrize("memory", [1.0, 0.0], ids=["in memory", "streamed"])
@@ -482,7 +482,7 @@ def test_collapse_is_told_with_its_remedy(tmp_path, caplog, monkeypatch):
 
 
 def test_collapse_without_temperatures_speaks_of_none(monkeypatch):
-    backbone = Backbone(BackboneSettings(backbone="test_vit"), 16)
+    backbone = Backbone(BackboneSettings(name="test_vit"), 16)
     decoder = {"decoder_dim": 8, "decoder_depth": 1, "decoder_heads": 2}
     method = make_method(MAESettings(**decoder), backbone)
     (told,) = Watch(builtin(), knn_k=5).advice(method, {"spread": 0.01})
@@ -543,7 +543,7 @@ def test_nothing_is_told_while_the_run_is_young(tmp_path, caplog, monkeypatch, w
 @pytest.mark.parametrize(("amcl", "speaks"), [(True, True), (False, False)])
 def test_divergence_speaks_of_temperatures_that_adapt(tmp_path, amcl, speaks):
     config = small(amcl=amcl)
-    config = replace(config, optimizer=replace(config.optimizer, optimizer="sgd", lr=1e38))
+    config = replace(config, optimizer=replace(config.optimizer, name="sgd", lr=1e38))
     with pytest.raises(NonFiniteError) as stopped:
         pretrain(config, tmp_path / "run")
     assert ("--tau-lower" in str(stopped.value)) == speaks

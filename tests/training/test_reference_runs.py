@@ -25,6 +25,7 @@ from amcl.config import Config
 from amcl.methods import HeadSettings, method_names, settings_class
 from amcl.methods.masked import MaskedSettings
 from amcl.training import pretrain
+from factories import change
 
 METHODS = method_names()
 
@@ -56,14 +57,14 @@ def small_config(method: str, amcl: bool) -> Config:
         changed["queue"] = 96
     if method == "lgp":
         changed |= {"mae_epochs": 1, "pull": 1e-4}
-    backbone = BackboneSettings(backbone="resnet10t", stem="standard", width=0.25)
+    backbone = BackboneSettings(name="resnet10t", stem="standard", width=0.25)
     if method in VIT:
-        backbone = BackboneSettings(backbone="test_vit", pool="mean")
+        backbone = BackboneSettings(name="test_vit", pool="mean")
     return replace(
         config,
         backbone=backbone,
         data=replace(config.data, workers=0, subset=120, probe="none", image_size=32),
-        method=replace(config.method, **changed),
+        method=change(config.method, **changed),
         optimizer=replace(config.optimizer, warmup_epochs=0.5, lr_scaling="none", lr=1e-3),
         run=replace(config.run, epochs=4, batch_size=24, log_every=1, probe_every=4, fit=None),
         hardware=replace(config.hardware, accelerator="cpu", threads=1),
@@ -106,6 +107,7 @@ def test_training_is_unchanged(method, amcl, tmp_path):
     if os.environ.get("AMCL_EXACT"):
         assert made["losses"] == kept["losses"]
         assert made["weights"] == kept["weights"]
+    assert made["config"] == kept["config"]
     assert made["losses"] == pytest.approx(kept["losses"], rel=2e-3)
 
 

@@ -123,12 +123,12 @@ def test_the_first_weights_follow_from_the_seed(pictures):
     ("changed", "trained"),
     [
         (
-            {"backbone": BackboneSettings(backbone="resnet10t", width=0.25)},
+            {"backbone": BackboneSettings(name="resnet10t", width=0.25)},
             "resnet10t ×0.25 for 16",
         ),
-        ({"backbone": BackboneSettings(backbone="test_vit", width=0.5)}, "test_vit ×0.5 for 16"),
+        ({"backbone": BackboneSettings(name="test_vit", width=0.5)}, "test_vit ×0.5 for 16"),
         (
-            {"backbone": BackboneSettings(backbone="test_vit", patch=4)},
+            {"backbone": BackboneSettings(name="test_vit", patch=4)},
             "test_vit ×1 for 16 pixels in patches of 4",
         ),
         ({"data": 32}, "test_vit ×1 for 32 pixels"),
@@ -220,7 +220,7 @@ def test_the_first_stage_is_mae_as_published():
     )
     stage, published = first_stage(config), recipes.recipe("imagenet-mae-large")
     assert stage.method == MAESettings(mask_ratio=0.6, decoder_dim=256)
-    assert (stage.views.views, stage.views.crop_scale) == ("ae", (0.2, 1.0))
+    assert (stage.views.operations, stage.views.crop_scale) == ("ae", (0.2, 1.0))
     assert (stage.views.min_overlap, stage.views.overlap) == (0.0, None)
     assert stage.optimizer == replace(published.optimizer, lr=3e-4, clip=1.0)
     assert stage.run == replace(config.run, epochs=77)
@@ -238,8 +238,8 @@ def test_the_first_stage_is_mae_as_published():
 @pytest.mark.parametrize(("letters", "kept"), [("bcd", ""), ("ace", "ae"), ("dea", "ea")])
 def test_views_that_are_switched_off_stay_off(letters, kept):
     config = recipes.recipe("builtin-lgp")
-    stage = first_stage(replace(config, views=replace(config.views, views=letters)))
-    assert sorted(stage.views.views) == sorted(kept)
+    stage = first_stage(replace(config, views=replace(config.views, operations=letters)))
+    assert sorted(stage.views.operations) == sorted(kept)
 
 
 def test_lgp_is_two_whole_runs(straight, pictures):
@@ -347,7 +347,7 @@ def test_the_second_stage_is_checked_before_the_first(tmp_path):
 
 def test_the_first_stage_has_maes_optimizer_whatever_the_second_has():
     config = recipes.recipe("imagenet-lgp")
-    lars = replace(config, optimizer=replace(config.optimizer, optimizer="lars", lr=0.3))
+    lars = replace(config, optimizer=replace(config.optimizer, name="lars", lr=0.3))
     assert first_stage(lars) == first_stage(config)
 
 
@@ -403,7 +403,7 @@ def test_a_finished_pair_is_never_written_over(straight, pictures):
 def test_a_pair_that_cannot_start_leaves_nothing(pictures, tmp_path, wrong):
     config = tiny_vit("lgp", pictures)
     if wrong == "network":
-        config = replace(config, backbone=BackboneSettings(backbone="resnet10t", width=0.25))
+        config = replace(config, backbone=BackboneSettings(name="resnet10t", width=0.25))
     else:
         config = replace(config, run=replace(config.run, batch_size=64))
     with pytest.raises((RunError, ValueError), match=r"64 images|vision transformer"):

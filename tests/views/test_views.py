@@ -43,7 +43,7 @@ def literal(views, images, p):
 
 @pytest.mark.parametrize(("height", "width", "size"), [(24, 24, 24), (40, 30, 16)])
 def test_views_are_torchvisions_operations_in_order(height, width, size):
-    settings = ViewSettings(views="abcdes", solarize_p=(0.5, 0.5), gray_p=0.3)
+    settings = ViewSettings(operations="abcdes", solarize_p=(0.5, 0.5), gray_p=0.3)
     views, images = Views(size, settings), photos(24, height, width)
     p = views.draw(24, generator=generator(), shapes=torch.tensor([[height, width]] * 24))
     sides = torch.tensor([height, width])
@@ -74,7 +74,7 @@ def test_mean_and_std_normalize_each_channel():
 
 @pytest.mark.parametrize("size", [24, 10])
 def test_no_letters_is_plain(size):
-    views, images = Views(size, ViewSettings(views="")), photos()
+    views, images = Views(size, ViewSettings(operations="")), photos()
     result = views(images, views.draw(8, generator=generator()))
     assert torch.equal(result, views.plain(images).expand_as(result))
 
@@ -84,9 +84,9 @@ FIELDS = {"a": "boxes", "b": "sigma", "c": "gray", "d": "jitter", "e": "flip", "
 
 @pytest.mark.parametrize("letter", FIELDS)
 def test_a_letter_switches_its_operation_off_and_no_other(letter):
-    images, always = photos(64), ViewSettings(views="abcdes", solarize_p=(0.5, 0.5))
+    images, always = photos(64), ViewSettings(operations="abcdes", solarize_p=(0.5, 0.5))
     full = Views(24, always)
-    less = Views(24, dataclasses.replace(always, views=always.views.replace(letter, "")))
+    less = Views(24, dataclasses.replace(always, operations=always.operations.replace(letter, "")))
     with_it, without = (v.draw(64, generator=generator()) for v in (full, less))
     for name, value in named(with_it).items():
         assert torch.equal(value, named(without)[name]) == (name != FIELDS[letter])
@@ -98,7 +98,9 @@ def test_a_letter_switches_its_operation_off_and_no_other(letter):
 
 
 def test_operations_have_their_probabilities():
-    settings = ViewSettings(views="abcdes", flip_p=0.3, jitter_p=0.7, gray_p=0.1, blur_p=(0.9, 0.4))
+    settings = ViewSettings(
+        operations="abcdes", flip_p=0.3, jitter_p=0.7, gray_p=0.1, blur_p=(0.9, 0.4)
+    )
     n = 20_000
     p = Views(32, settings).draw(n, generator=generator())
     assert p.flip.float().mean().item() == pytest.approx(0.3, abs=0.01)
@@ -142,7 +144,7 @@ def test_same_seed_same_views():
 
 def test_the_generator_moves_alike_whatever_is_on():
     states = []
-    for settings in (ViewSettings(), ViewSettings(views=""), ViewSettings(min_overlap=0.9)):
+    for settings in (ViewSettings(), ViewSettings(operations=""), ViewSettings(min_overlap=0.9)):
         chance = generator()
         Views(24, settings).draw(8, generator=chance)
         states.append(torch.rand(3, generator=chance))
@@ -153,7 +155,7 @@ def test_the_generator_moves_alike_whatever_is_on():
 @pytest.mark.parametrize(("height", "width", "size"), [(32, 32, 32), (50, 40, 24), (64, 64, 224)])
 def test_parts_of_the_batch_are_parts_of_the_views(height, width, size):
     n = 11
-    views = Views(size, ViewSettings(views="abcdes", solarize_p=(0.5, 0.5)))
+    views = Views(size, ViewSettings(operations="abcdes", solarize_p=(0.5, 0.5)))
     images, p = photos(n, height, width), views.draw(n, generator=generator())
     everything = views(images, p)
     for start, stop in [(0, 1), (1, 3), (3, 10), (10, 11), (4, 5)]:
@@ -204,7 +206,7 @@ def test_parameters_go_to_a_device():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"views": "abx"}, r"no operation for 'x'.*a = random resized crop.*s = solarize"),
+        ({"operations": "abx"}, r"no operation for 'x'.*a = random resized crop.*s = solarize"),
         ({"flip_p": 1.5}, r"flip_p must lie from 0 to 1, got 1.5"),
         ({"blur_p": (0.5, -1.0)}, r"blur_p must lie from 0 to 1, got \(0.5, -1.0\)"),
         ({"blur_p": 0.5}, r"blur_p must be 2 numbers, got 0.5"),
@@ -219,7 +221,7 @@ def test_parameters_go_to_a_device():
         ({"min_overlap": 0.5, "overlap": 0.5}, r"min_overlap or overlap, not both"),
         ({"overlap": 0.0}, r"overlap must be above 0.*got 0.0"),
         ({"overlap": 0.1, "crop_scale": (0.8, 1.0)}, r"out of reach.*Lower crop_scale"),
-        ({"overlap": 0.5, "views": "b"}, r"does not crop.*add 'a'"),
+        ({"overlap": 0.5, "operations": "b"}, r"does not crop.*add 'a'"),
     ],
 )
 def test_settings_that_are_refused(change, message):

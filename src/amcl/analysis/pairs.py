@@ -129,7 +129,7 @@ def pair_sample(
     >>> from amcl.backbones import Backbone, BackboneSettings
     >>> from amcl.data import load_dataset
     >>> from amcl.methods import SimCLRSettings, make_method
-    >>> backbone = Backbone(BackboneSettings(backbone="resnet10t", width=0.125), image_size=32)
+    >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
     >>> method = make_method(SimCLRSettings(heads=3), backbone)
     >>> sample = pair_sample(method, load_dataset("builtin"), settings=PairSettings(images=8))
     >>> sample.s.shape, sample.views.shape

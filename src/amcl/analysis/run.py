@@ -42,9 +42,9 @@ def _images(
     trained_on = config.data
     where = replace(
         trained_on,
-        data=trained_on.data if data is None else data,
+        source=trained_on.source if data is None else data,
         data_root=trained_on.data_root if data_root is None else data_root,
-        subset=trained_on.subset if data is None or same_source(data, trained_on.data) else None,
+        subset=trained_on.subset if data is None or same_source(data, trained_on.source) else None,
         image_size=size,
         memory=0.0,
     )

@@ -52,7 +52,7 @@ def scores_of(subject: Subject) -> list[Result]:
 
 
 def _front_matter(subject: Subject) -> str:
-    tags = ["self-supervised-learning", "timm", subject.backbone.settings.backbone]
+    tags = ["self-supervised-learning", "timm", subject.backbone.settings.name]
     if subject.config is not None:
         tags.append(subject.config.method.name)
         if subject.config.method.has_negatives:
@@ -72,7 +72,7 @@ def _front_matter(subject: Subject) -> str:
 
 def _about(subject: Subject) -> str:
     backbone = subject.backbone
-    network = f"{backbone.settings.backbone}{_times(backbone.settings.width)}"
+    network = f"{backbone.settings.name}{_times(backbone.settings.width)}"
     count = sum(p.numel() for p in backbone.parameters())
     features = (
         f"It turns images of {backbone.image_size}×{backbone.image_size} pixels into "
@@ -102,12 +102,12 @@ def _training(subject: Subject, config: Config) -> str:
         ("method", method.label),
         *method.facts(),
         *_start(config),
-        ("views", config.views.views),
+        ("views", config.views.operations),
         ("data", config.data.name),
         ("images", "not known" if subject.images is None else f"{subject.images:,}"),
         ("epochs", _epochs(subject, run.epochs)),
         ("batch size", run.batch_size),
-        ("optimizer", f"{optimizer.optimizer}, {optimizer.schedule} schedule"),
+        ("optimizer", f"{optimizer.name}, {optimizer.schedule} schedule"),
         ("learning rate", f"{optimizer.peak_rate(run.batch_size):g}"),
         ("weight decay", f"{optimizer.weight_decay:g}"),
         ("seed", run.seed),

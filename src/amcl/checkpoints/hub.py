@@ -49,9 +49,7 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         std: Rgb = IMAGENET_STD,
     ) -> None:
         super().__init__()
-        settings = BackboneSettings(
-            backbone=backbone, width=width, stem=stem, patch=patch, pool=pool
-        )
+        settings = BackboneSettings(name=backbone, width=width, stem=stem, patch=patch, pool=pool)
         with own_randomness():
             self.backbone = Backbone(settings, image_size)
         # What the card is made of; the weights are those above, whatever becomes of them.

@@ -251,7 +251,7 @@ def _fresh(name: str, asked: _Asked, seed: int) -> tuple[Backbone, list[str]]:
     import timm
 
     settings = BackboneSettings(
-        backbone=name, width=asked.width, stem=asked.stem, patch=asked.patch, pool=asked.pool
+        name=name, width=asked.width, stem=asked.stem, patch=asked.patch, pool=asked.pool
     )
     size, notes = asked.image_size, []
     if size is None:
@@ -266,7 +266,7 @@ def _take_pretrained(backbone: Backbone) -> Any:
     """Give the backbone timm's weights; returns what timm says about them."""
     import timm
 
-    name = backbone.settings.backbone
+    name = backbone.settings.name
     config: Any = timm.get_pretrained_cfg(name)
     if not config.has_weights:
         raise ValueError(f"timm has no pretrained weights of {name}.")

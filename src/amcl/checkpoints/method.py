@@ -1,7 +1,7 @@
 """Whole methods, heads, φ and all: from a run's checkpoint, or from an exported file."""
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class SavedMethod:
         """The backbone alone: for MoCo the query encoder's."""
         n = len(_NETWORK)
         network = {key[n:]: v for key, v in self.state.items() if key.startswith(_NETWORK)}
-        return backbone_of({**trained, **asdict(self.config.backbone)}, network, self.path)
+        return backbone_of({**trained, **self.config.backbone.metadata()}, network, self.path)
 
     def method(self) -> Method:
         """The method, in evaluation mode."""

@@ -49,7 +49,7 @@ def write_onnx(backbone: Backbone, path: Path) -> None:
             )
     except Exception as error:  # whatever a network may do that ONNX cannot
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        name = plain.settings.backbone
+        name = plain.settings.name
         raise RunError(f"torch could not write {name} as ONNX: {reason}") from error
     _check(plain, path)
 

@@ -88,7 +88,7 @@ def load_weights(
     The weights lie under the prefix p with p + key in the file for every key of the network.
     """
     own: Table = backbone.network.state_dict()
-    name = backbone.settings.backbone
+    name = backbone.settings.name
     candidates = _candidates(tables, own)
     if not candidates:
         keys = [f"{place}{key}" for place, table in tables.items() for key in table]
@@ -181,7 +181,7 @@ def _same_model(chosen: Candidate, backbone: Backbone, file: object) -> None:
     ]
     if more:
         raise ValueError(
-            f"{file} holds more than {backbone.settings.backbone} has: {some(more)}. It is of a "
+            f"{file} holds more than {backbone.settings.name} has: {some(more)}. It is of a "
             "larger model: name that one (--backbone)."
         )
 

@@ -17,7 +17,7 @@ def cautions(config: Config) -> list[str]:
     []
     """
     found, size = [], config.data.image_size
-    if not config.views.views and config.method.needs_augmentation:
+    if not config.views.operations and config.method.needs_augmentation:
         found.append(
             "--views '' switches every operation off: both views of an image are the same picture, "
             "and there is little to learn from them. --views ae crops and flips."

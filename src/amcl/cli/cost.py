@@ -169,7 +169,7 @@ def show(compared: Sequence[Side], costs: Sequence[Cost], measured: Sequence[Ste
     width = f" ×{config.backbone.width:.3g}" if config.backbone.width != 1 else ""
     parts = f", in parts of {cost.batch_size}" if config.run.accumulate > 1 else ""
     out.print(
-        f"{config.method.name}, {config.backbone.backbone}{width}, {cost.image_size} pixels, "
+        f"{config.method.name}, {config.backbone.name}{width}, {cost.image_size} pixels, "
         f"batches of {config.run.batch_size}{parts}",
         markup=False,
     )

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import tyro
 
 from amcl.methods import method_names, settings_class
+from amcl.temperature.settings import schemes_with
 
 T = TypeVar("T")
 
@@ -79,7 +80,7 @@ def _readable(text: str) -> str:
         shorter = len("settings.") if name else len("settings") - len("method")
         return f"{before}{name or 'method'} options {line * (1 + shorter)}"
 
-    box = r"^(╭?─? )settings(?:\.(\w+))? options (.)"
+    box = r"^(╭?─? )settings(?:\.([\w.]+))? options (.)"
     text = re.sub(box, title, text, flags=re.MULTILINE)
     text = re.sub(r"\{None\}\|(\S+)", rf"\1{' ' * 7}", text)
     text = text.replace("(default: )", " " * 11)
@@ -148,6 +149,12 @@ def _unknown(name: str, known: dict[str, Option], default: Any) -> str:
         return f"there is no option {name}: {_RANGE}."
     method = getattr(getattr(default, "settings", None), "method", None)
     plain = field.removeprefix("no_")
+    if method is not None and method.has_heads and (schemes := schemes_with(plain)):
+        current = method.temperature.name
+        return (
+            f"{name} belongs to --temperature {', '.join(schemes)}: this run has --temperature "
+            f"{current}."
+        )
     if method is not None and (others := _methods_with(plain)):
         return f"{name} belongs to {_listed(others)}: this run has --method {method.name}."
     near = difflib.get_close_matches(name, known, n=3)
@@ -160,7 +167,7 @@ def _methods_with(field: str) -> list[str]:
         name
         for name in method_names()
         if field in {f.name for f in dataclasses.fields(settings_class(name))}
-        or (field in ("eta", "iota") and settings_class(name).has_heads)
+        or (settings_class(name).has_heads and (field in ("eta", "iota") or schemes_with(field)))
     ]
 
 
@@ -241,7 +248,8 @@ def _with_options(message: str, options: Iterable[Option], owner: type | None) -
     names: dict[str, str] = {}
     for option in sorted(options, key=lambda option: option.owner is owner):
         if not option.name.rpartition(".")[2].removeprefix("--").startswith("no-"):
-            names[option.field] = option.name
+            words = option.name.rpartition(".")[2].removeprefix("--").replace("-", "_")
+            names |= dict.fromkeys((option.field, words), option.name)
     names |= {field: option for field, option in _NAMES.items() if option in names.values()}
     single = "|".join(sorted(names, key=len, reverse=True)) or "(?!)"
     snake = "|".join(name for name in sorted(names, key=len, reverse=True) if "_" in name) or "(?!)"

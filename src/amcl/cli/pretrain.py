@@ -13,6 +13,7 @@ from amcl.cli.options import read_options
 from amcl.cli.start import Start, base_config, length_notes, refuse_unused, require_images
 from amcl.config import Config
 from amcl.config.fields import differing
+from amcl.config.options import values_of
 from amcl.errors import Interrupted, RunError
 from amcl.redaction import redact
 from amcl.training import pretrain
@@ -118,7 +119,7 @@ def free_folder(config: Config) -> Path:
     """A new folder under runs/ that tells what it holds."""
     data = re.sub(r"\W+", "-", config.data.name) or "images"
     name = f"{data}-{config.method.name}"
-    temperature = getattr(config.method, "temperature", "constant")
+    temperature = values_of(config).get("temperature", "constant")
     if temperature != "constant":
         name += f"-{temperature}"
     path, number = Path("runs") / name, 2

@@ -14,9 +14,12 @@ from amcl import recipes
 from amcl.backbones import load_backbone
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
-from amcl.config.fields import differing
+from amcl.config.fields import differing, with_values
+from amcl.config.options import values_of
 from amcl.config.rules import check_used
 from amcl.methods import method_names
+from amcl.temperature import temperature_names
+from amcl.temperature.settings import schemes_with
 from amcl.training.fit import at_length
 
 Number = TypeVar("Number", int, float)
@@ -34,6 +37,9 @@ class Start:
     method: str = "simclr"
     """The method: barlow, can, lgp, mae, moco, mocov3, simclr or simsiam, or one of an installed
     package."""
+    temperature: str | None = None
+    """How each pair gets its temperature: adaptive (AMCL's), adaptive-negative, adaptive-positive,
+    constant, first-head, learnable, scheduled or uncertainty, or one of an installed package."""
     plain: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """The method as published, with one head and a constant temperature. Without this option a
     method has several heads and adaptive temperatures (AMCL), unless a recipe, a file or a run
@@ -63,7 +69,9 @@ def base_config(args: Sequence[str], known: Config | None = None) -> Config:
             f"{base.method.name}: leave one out."
         )
     if goes_on:
+        _check_kept(start, base)
         return base
+    base = _with_temperature(base, start)
     base = _for_length(base, start)
     may_fit = base.run.fit or () if start.config else _fits(base)
     fit = tuple(name for name in may_fit if getattr(start, name) is None)
@@ -113,6 +121,28 @@ def _plain(config: Config, start: argparse.Namespace) -> Config:
     return recipes.as_published(config)
 
 
+def _with_temperature(config: Config, start: argparse.Namespace) -> Config:
+    """Return the configuration with the temperature scheme that --temperature names."""
+    if start.temperature is None:
+        return config
+    if not config.method.has_heads:
+        raise ValueError(
+            f"--temperature {start.temperature} belongs to methods with heads, and "
+            f"{config.method.name} has none: leave it out."
+        )
+    return with_values(config, {"temperature": start.temperature})
+
+
+def _check_kept(start: argparse.Namespace, config: Config) -> None:
+    """Raise an error if --temperature would change the scheme of a run that is resumed."""
+    current = values_of(config).get("temperature")
+    if start.temperature not in (None, current):
+        raise ValueError(
+            f"--temperature {start.temperature} would change the settings of a run that is "
+            f"resumed, which has --temperature {current}: leave it out."
+        )
+
+
 def _for_length(base: Config, start: argparse.Namespace) -> Config:
     """The settings for as many epochs as are typed; an error if a typed warm-up is as long."""
     epochs, mae_epochs = _number(start.epochs, int), _number(start.mae_epochs, int)
@@ -147,7 +177,7 @@ def _number(text: str | None, kind: type[Number]) -> Number | None:
 
 def require_images(config: Config) -> None:
     """Raise an error where a recipe for folders has not been told which."""
-    if config.data.data == "FOLDER":
+    if config.data.source == "FOLDER":
         raise ValueError("name the folder of images: --data FOLDER.")
 
 
@@ -181,7 +211,7 @@ def _after(init: Path, data: str | None, method: str) -> Config:
     given, run = load_backbone(init), RunFolder(init if init.is_dir() else init.parent)
     before = run.read_config() if run.config.is_file() else None
     if data is None and before is not None:
-        base = replace(recipes.default(before.data.data, method), data=before.data)
+        base = replace(recipes.default(before.data.source, method), data=before.data)
     else:
         base = recipes.default(data or "builtin", method)
         base = replace(base, data=replace(base.data, image_size=given.image_size))
@@ -196,19 +226,48 @@ def peek(args: Sequence[str]) -> argparse.Namespace:
         parser.add_argument(f"--{name}", nargs="?")
     for name in ("epochs", "mae-epochs", "warmup-epochs", "batch-size", "queue"):
         parser.add_argument(f"--{name}", f"--{name.replace('-', '_')}", nargs="?")
-    parser.add_argument("--method", nargs="?")
+    for name in ("method", "temperature"):
+        parser.add_argument(f"--{name}", nargs="?")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--grid", nargs="*")
-    found, _ = parser.parse_known_args(args)
-    if found.method is not None:
-        _check_method(found.method)
-    return found
+    options, _ = parser.parse_known_args(args)
+    for name, names in (("method", method_names), ("temperature", temperature_names)):
+        if getattr(options, name) is not None:
+            _check_choice(f"--{name}", getattr(options, name), names())
+    return options
 
 
-def _check_method(name: str) -> None:
-    """Raise an error, with the nearest name, if there is no such method."""
-    names = method_names()
+def _check_choice(option: str, name: str, names: Sequence[str]) -> None:
+    """Raise an error, with the nearest name, if an option has no such choice."""
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"--method has no choice {name!r}: {hint}Choose from {', '.join(names)}.")
+        raise ValueError(f"{option} has no choice {name!r}: {hint}Choose from {', '.join(names)}.")
+
+
+def split_schemes(args: Sequence[str], config: Config) -> tuple[list[str], dict[str, str]]:
+    """Separate options of temperature schemes other than that of a configuration.
+
+    Returns:
+        All other words, and the texts of these options by name.
+
+    >>> split_schemes(["--beta", "0.3", "--tau", "0.2"], Config())
+    (['--tau', '0.2'], {'beta': '0.3'})
+    """
+    words: list[str] = []
+    texts: dict[str, str] = {}
+    current = values_of(config)
+    option = ""  # the separated one that the next words belong to
+    for word in args:
+        if word.startswith("--"):
+            name, _, text = word.removeprefix("--").replace("-", "_").partition("=")
+            plain = name.removeprefix("no_")
+            option = plain if schemes_with(plain) and plain not in current else ""
+            if option:
+                texts[option] = text or str(name == plain).lower()
+                continue
+        elif option:
+            texts[option] = word
+            continue
+        words.append(word)
+    return words, texts

@@ -9,10 +9,10 @@ import tyro
 
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
+from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images, split_schemes
 from amcl.cli.tables import results_console
 from amcl.config import Config
-from amcl.config.fields import differing, on_machine
+from amcl.config.fields import differing, effective, on_machine, value_from, with_values
 from amcl.errors import RunError
 from amcl.evaluation import Protocol
 from amcl.results.seeds import MEASURED
@@ -20,6 +20,7 @@ from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
 from amcl.sweep.grid import BASES
 from amcl.sweep.judge import Split
 from amcl.sweep.table import table
+from amcl.temperature.settings import schemes_with
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Carry out runs over a grid of settings and seeds, each once.
@@ -77,13 +78,17 @@ def parse(args: list[str]) -> tuple[Options, list[Point]]:
         raise ValueError(f"--{both[0]} and the axis {both[0]} of the grid: give one of them.")
     starts: dict[str, Options] = {}
     bases: list[Config] = []
+    of_schemes: dict[str, str] = {}  # options of schemes that only some of the runs have
 
     def options_of(start: Mapping[str, str]) -> Options:
         chosen = [word for name, text in start.items() for word in (f"--{name}", text)]
         if repr(chosen) not in starts:
-            given = [*args, *chosen]
-            bases.append(base_config(given))
-            starts[repr(chosen)] = _options(given, bases[-1])
+            words = [*args, *chosen]
+            base = base_config(words)
+            words, texts = split_schemes(words, base)
+            of_schemes.update(texts)
+            bases.append(base)
+            starts[repr(chosen)] = _options(words, base)
             require_images(starts[repr(chosen)].settings)
         return starts[repr(chosen)]
 
@@ -91,9 +96,28 @@ def parse(args: list[str]) -> tuple[Options, list[Point]]:
         folder = SweepFolder(Path(peeked.out or ""), peeked.storage or "", peeked.study)
         return _stored(args, folder)
     points = grid(lambda start: options_of(start).settings, axes)
+    points = _with_options(points, of_schemes)
     settings = [options.settings for options in starts.values()]
     refuse_unused(list(zip(bases, settings, strict=True)), args, axes)
     return next(iter(starts.values())), points
+
+
+def _with_options(points: list[Point], texts: Mapping[str, str]) -> list[Point]:
+    """Return the runs with options of temperature schemes, each in those runs that have it."""
+    changed = []
+    used: set[str] = set()
+    for point in points:
+        values = {name: value_from(point.config, name, text) for name, text in texts.items()}
+        values = effective(point.config, values)
+        used |= values.keys()
+        changed.append(replace(point, config=with_values(point.config, values)))
+    if unused := [name for name in texts if name not in used]:
+        option = unused[0].replace("_", "-")
+        raise ValueError(
+            f"--{option} belongs to --temperature {', '.join(schemes_with(unused[0]))}: no run of "
+            "this sweep has one of these."
+        )
+    return changed
 
 
 def _stored(args: list[str], folder: SweepFolder) -> tuple[Options, list[Point]]:

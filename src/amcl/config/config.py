@@ -1,11 +1,12 @@
 """The whole of a run in one typed, readable configuration, and its TOML form."""
 
-import dataclasses
 import os
 import tomllib
 import typing
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 import torch
@@ -15,6 +16,7 @@ from amcl.config.sections import DataSettings, HardwareSettings, OptimizerSettin
 from amcl.config.toml import from_table, to_table, unknown
 from amcl.methods import MethodSettings, SimCLRSettings, method_names, settings_class
 from amcl.settings import choose
+from amcl.temperature import temperature_names
 from amcl.views import ViewSettings
 
 
@@ -49,12 +51,7 @@ class Config:
 
     def to_toml(self) -> str:
         """This configuration as TOML; fields that are None are left out."""
-        tables = {
-            section.name: to_table(getattr(self, section.name))
-            for section in dataclasses.fields(self)
-        }
-        tables["method"] = {"name": self.method.name} | tables["method"]
-        return tomli_w.dumps(tables)
+        return tomli_w.dumps(to_table(self))
 
     @staticmethod
     def from_toml(text: str, where: str = "the configuration") -> "Config":
@@ -64,21 +61,16 @@ class Config:
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"{where} is not TOML: {error}.") from None
         sections = typing.get_type_hints(Config)
-        values = {}
+        values: dict[str, Any] = {}
         for name, table in tables.items():
             if name not in sections:
                 raise ValueError(unknown(f"{where} has a section [{name}]", name, sections))
             if not isinstance(table, dict):
                 raise ValueError(f"{where}: {name} must be a section [{name}], got {table!r}.")
-            settings = sections[name]
             if name == "method":
-                table = dict(table)
-                method = table.pop("name", "simclr")
-                if method not in method_names():
-                    given = f"{where}: [method] has name = {method!r}"
-                    raise ValueError(unknown(given, str(method), method_names()))
-                settings = settings_class(method)
-            values[name] = from_table(settings, table, f"{where}: [{name}]")
+                values[name] = _method(table, where)
+            else:
+                values[name] = from_table(sections[name], table, f"{where}: [{name}]")
         try:
             return Config(**values)
         except ValueError as error:
@@ -95,3 +87,38 @@ class Config:
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not a text file in UTF-8.") from None
         return Config.from_toml(text, str(path))
+
+
+def _method(table: Mapping[str, Any], where: str) -> Any:
+    """Read the section of the method."""
+    values = dict(table)
+    name = values.pop("name", "simclr")
+    _check_name(name, method_names(), f"{where}: [method]")
+    temperature = values.pop("temperature", None)
+    settings: Any = from_table(settings_class(name), values, f"{where}: [method]")
+    return settings if temperature is None else _with_temperature(settings, temperature, where)
+
+
+def _with_temperature(settings: Any, temperature: Any, where: str) -> Any:
+    """Read the section of the temperature into the settings of a method."""
+    where = f"{where}: [method.temperature]"
+    if not settings.has_heads:
+        raise ValueError(f"{where}: {settings.name} has no heads, and so no temperature.")
+    if not isinstance(temperature, dict):
+        raise ValueError(
+            f"{where} must be a section, as in [method.temperature] name = 'adaptive', got "
+            f"{temperature!r}."
+        )
+    values = dict(temperature)
+    scheme = values.pop("name", settings.temperature.name)
+    _check_name(scheme, temperature_names(), where)
+    try:
+        settings = settings.with_temperature(scheme)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+    return replace(settings, temperature=from_table(settings.temperature, values, where))
+
+
+def _check_name(name: object, names: tuple[str, ...], where: str) -> None:
+    if name not in names:
+        raise ValueError(unknown(f"{where} has name = {name!r}", str(name), names))

@@ -1,23 +1,17 @@
-"""Fields of a configuration by their names alone, as the command line has them."""
+"""Settings by the names of their options: read as they are typed, changed, compared."""
 
-import dataclasses
 import typing
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import cache
-from typing import Any, Literal
+from typing import Any
 
-from amcl.config import Config
-from amcl.config.rules import broken_rule, rules_of, values_of
+from amcl.config.config import Config
+from amcl.config.options import RANGE, TEMPERATURE, Effect, settings_of, table_of, values_of
+from amcl.config.rules import broken_rule, rules_of, usual_values
 from amcl.config.toml import typed, unknown
 from amcl.methods.contrastive import TOP_K
 
 Values = dict[str, Any]
-Effect = Literal["learning", "measuring", "none"]
-
-# What is learned hangs on these sections; where it is learned does not matter.
-_SECTIONS = ("data", "views", "backbone", "method", "optimizer", "run")
-_RANGE = ("eta", "iota")  # the paper's spelling of tau_lower and tau_upper
 
 
 def effect_of(section: str, name: str) -> Effect:
@@ -26,7 +20,8 @@ def effect_of(section: str, name: str) -> Effect:
     >>> effect_of("method", "heads"), effect_of("run", "probe_every"), effect_of("run", "log_every")
     ('learning', 'measuring', 'none')
     """
-    return _effects().get((section, name), "learning")
+    effects = {(s.section, s.field): s.effect for s in settings_of(Config()).values()}
+    return effects.get((section, name), "learning")
 
 
 def without_effect(section: str) -> list[str]:
@@ -35,71 +30,62 @@ def without_effect(section: str) -> list[str]:
     >>> without_effect("data")
     ['data_root', 'memory', 'workers']
     """
-    return [
-        name for (own, name), effect in _effects().items() if (own, effect) == (section, "none")
-    ]
-
-
-@cache
-def _effects() -> dict[tuple[str, str], Effect]:
-    """The effects of all settings of sections but the method's that declare one."""
-    return {
-        (section.name, field.name): field.metadata["effect"]
-        for section in dataclasses.fields(Config)
-        for field in dataclasses.fields(getattr(Config(), section.name))
-        if "effect" in field.metadata
-    }
+    settings = settings_of(Config()).values()
+    return [s.field for s in settings if (s.section, s.effect) == (section, "none")]
 
 
 def field_name(config: Config, name: str) -> str:
-    """The field as the configuration spells it; an error with the nearest name if it has none.
+    """Return the name of a setting as the configuration spells it.
+
+    Raises:
+        ValueError: There is no such setting; the message has the nearest name.
 
     >>> field_name(Config(), "batch-size"), field_name(Config(), "eta")
     ('batch_size', 'eta')
     """
     plain = name.strip().removeprefix("--").replace("-", "_")
-    known = _names(config)
-    if plain not in known:
+    if not is_field(config, plain):
         given = f"{config.method.name} is asked for a setting {name!r}"
-        raise ValueError(unknown(given, plain, known))
+        raise ValueError(unknown(given, plain, _varied(config)))
     return plain
 
 
 def is_field(config: Config, name: str) -> bool:
-    """Return whether the configuration has a field of this name."""
-    return name in _names(config)
+    """Return whether the configuration has a setting of this name that runs may differ in."""
+    return name in _varied(config)
 
 
 def kinds(config: Config, name: str) -> Any:
-    """The type that a field declares."""
-    if name in _RANGE:
-        return float
-    section = _names(config)[name]
-    return typing.get_type_hints(type(getattr(config, section)))[name]
+    """Return the type that a setting declares."""
+    return settings_of(config)[name].hint
 
 
 def is_number(config: Config, name: str) -> type[int] | type[float] | None:
-    """int or float where a field takes a range of numbers."""
+    """Return int or float where a setting takes a range of numbers."""
     hint = kinds(config, name)
     args = (hint, *typing.get_args(hint)) if typing.get_origin(hint) is not tuple else ()
     return float if float in args else int if int in args else None
 
 
 def value_of(config: Config, name: str) -> Any:
-    """The value of a field.
+    """Return the value of a setting; None where the temperature scheme does not have it.
 
-    >>> round(value_of(Config(), "iota"), 3)
+    >>> from amcl.recipes import recipe
+    >>> round(value_of(recipe("cifar10-moco-amcl"), "iota"), 3)
     0.1
     """
-    if name in _RANGE:
-        method: Any = config.method
-        lower, upper = method.tau_range
-        return lower if name == "eta" else round(upper - lower, 12)
-    return getattr(getattr(config, _names(config)[name]), name)
+    if name not in RANGE:
+        return values_of(config).get(name)
+    method: Any = config.method
+    tau_range = method.temperature.tau_range(method.dim)
+    if tau_range is None:
+        return None
+    lower, upper = tau_range
+    return lower if name == "eta" else round(upper - lower, 12)
 
 
 def value_from(config: Config, name: str, text: str) -> Any:
-    """A value as it is typed behind an option: `0.1`, `adaptive`, `512 128`, `none`.
+    """Return a value from the way it is typed behind an option: `0.1`, `512 128`, `none`.
 
     >>> value_from(Config(), "projector", "512 128"), value_from(Config(), "top_k", "none")
     ((512, 128), None)
@@ -118,37 +104,49 @@ def value_from(config: Config, name: str, text: str) -> Any:
 
 
 def with_values(config: Config, values: Mapping[str, Any]) -> Config:
-    """The configuration with other values; `eta` and `iota` set the range of τ.
+    """Return the configuration with other values; `eta` and `iota` set the range of τ.
 
-    >>> changed = with_values(Config(), {"eta": 0.2, "epochs": 5})
-    >>> changed.method.tau_lower, changed.method.tau_upper, changed.run.epochs
-    (0.2, 0.3, 5)
+    Another temperature scheme keeps the values that it shares with the current one.
+
+    >>> changed = with_values(Config(), {"temperature": "adaptive", "eta": 0.2, "epochs": 5})
+    >>> changed.method.temperature.tau_lower, changed.method.temperature.tau_upper
+    (0.2, 0.3)
+    >>> changed.run.epochs
+    5
     """
     one_spelling(values)
-    of_range = {name: value for name, value in values.items() if name in _RANGE}
-    values = {name: value for name, value in values.items() if name not in _RANGE}
+    of_range = {name: value for name, value in values.items() if name in RANGE}
+    values = {name: value for name, value in values.items() if name not in RANGE}
     if values.get("form", "top_k") not in TOP_K:
         values.setdefault("top_k", None)  # whatever the configuration had for another form
     if config.run.fit:  # a value that is given is not fitted to the images
         values.setdefault("fit", tuple(n for n in config.run.fit if n not in values) or None)
     config = _replaced(config, values)
     if of_range:  # what is missing of it follows from the other values
-        eta, iota = (of_range.get(name, value_of(config, name)) for name in _RANGE)
+        eta, iota = (of_range.get(name, value_of(config, name)) for name in RANGE)
         config = _replaced(config, {"tau_lower": eta, "tau_upper": round(eta + iota, 12)})
     return config
 
 
 def _replaced(config: Config, values: Mapping[str, Any]) -> Config:
-    sections: dict[str, Values] = {}
+    method: Any = config.method
+    if "temperature" in values:
+        method = method.with_temperature(values["temperature"])
+    tables: dict[str, Values] = {}
     for name, value in values.items():
-        sections.setdefault(_names(config)[name], {})[name] = value
-    changed = {s: replace(getattr(config, s), **own) for s, own in sections.items()}
-    return replace(config, **changed)
+        setting = settings_of(config)[name]
+        if name != "temperature":
+            tables.setdefault(setting.section, {})[setting.field] = value
+    if scheme := tables.pop(TEMPERATURE, None):
+        method = replace(method, temperature=replace(method.temperature, **scheme))
+    method = replace(method, **tables.pop("method", {}))
+    changed = {s: replace(table_of(config, s), **fields) for s, fields in tables.items()}
+    return replace(config, **changed, method=method)
 
 
 def one_spelling(names: Collection[str]) -> None:
     """Raise an error where the range of τ is given both as (η, ι) and by its bounds."""
-    given = [name for name in _RANGE if name in names]
+    given = [name for name in RANGE if name in names]
     if given and (both := [name for name in ("tau_lower", "tau_upper") if name in names]):
         raise ValueError(
             f"{' and '.join(given)} and {' and '.join(both)} are two spellings of one range: "
@@ -157,7 +155,7 @@ def one_spelling(names: Collection[str]) -> None:
 
 
 def effective(config: Config, values: Mapping[str, Any]) -> Values:
-    """Those values that have an effect: softmax has no κ, a constant temperature no β.
+    """Return those values that have an effect: softmax has no κ, a constant temperature no β.
 
     >>> effective(Config(), {"form": "softmax", "top_k": 50, "beta": 1.0})
     {'form': 'softmax'}
@@ -166,29 +164,29 @@ def effective(config: Config, values: Mapping[str, Any]) -> Values:
 
 
 def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
-    """Return whether a field changes anything, given the values of others."""
-    return broken_rule(rules_of(config), {**values_of(config), **values}, name) is None
+    """Return whether a setting changes anything, given the values of others."""
+    return broken_rule(rules_of(config), {**usual_values(config), **values}, name) is None
 
 
 def differing(first: Config, second: Config) -> list[str]:
-    """The fields in which two runs would learn something else: hardware is none of them.
+    """Return the settings in which two runs would learn something else, hardware not included.
 
     >>> differing(Config(), with_values(Config(), {"tau": 0.5, "workers": 0}))
     ['tau']
     """
     if type(first.method) is not type(second.method):
         return ["method"]
+    values, others = values_of(first), values_of(second)
     return [
         name
-        for name, section in _names(first).items()
-        if name not in _RANGE
-        and effect_of(section, name) != "none"
-        and getattr(getattr(first, section), name) != getattr(getattr(second, section), name)
+        for name in _varied(first)
+        if name in values and name in others and values[name] != others[name]
+        if settings_of(first)[name].effect != "none"
     ]
 
 
 def on_machine(config: Config, other: Config) -> Config:
-    """The configuration with what of another is no matter of learning: hardware, where images lie.
+    """Return the configuration with the hardware and the location of images of another.
 
     >>> other = Config(run=replace(Config().run, epochs=5), data=replace(Config().data, workers=7))
     >>> moved = on_machine(Config(), other)
@@ -199,8 +197,13 @@ def on_machine(config: Config, other: Config) -> Config:
     return replace(config, hardware=other.hardware, data=replace(config.data, **free))
 
 
+def _varied(config: Config) -> list[str]:
+    """Return the settings that may differ between runs: all but those of hardware."""
+    return [name for name, s in settings_of(config).items() if s.section != "hardware"]
+
+
 def spelled(value: Any) -> str:
-    """A value as `value_from` reads it.
+    """Return a value as `value_from` reads it.
 
     >>> spelled((512, 128)), spelled(1e-05), spelled(True), spelled(None)
     ('512 128', '1e-05', 'true', 'none')
@@ -212,20 +215,8 @@ def spelled(value: Any) -> str:
     return str(value)
 
 
-def _names(config: Config) -> dict[str, str]:
-    """The section of every field."""
-    found = {
-        field.name: section
-        for section in _SECTIONS
-        for field in dataclasses.fields(getattr(config, section))
-    }
-    if config.method.has_heads:
-        found |= dict.fromkeys(_RANGE, "method")
-    return found
-
-
 def _plain(text: str) -> bool | int | float | str:
-    """Text as a truth or a number, where it is one."""
+    """Return text as a boolean or a number, where it is one."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):

@@ -1,44 +1,89 @@
-"""Which settings a run uses: a table of what each belongs to, so that none is ignored silently."""
+"""Rules by which settings have an effect, so that none is ignored silently."""
 
 import dataclasses
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
-from amcl.config import Config
+from amcl.config.config import Config
+from amcl.config.options import RANGE, TEMPERATURE, settings_of, values_of
 from amcl.settings import Rule, Values
+from amcl.temperature import temperature_names, temperature_settings
+from amcl.temperature.settings import field_names, schemes_with
 
 
 def rules_of(config: Config) -> tuple[Rule, ...]:
-    """Return the rules that the settings of a configuration declare."""
-    found = dict[int, Rule]()
-    for section in dataclasses.fields(config):
-        for cls in type(getattr(config, section.name)).__mro__:
-            for rule in vars(cls).get("rules", ()):
-                found[id(rule)] = rule
-    return tuple(found.values())
+    """Return the rules that the settings of a configuration declare, those of all schemes too."""
+    rules = [
+        rule
+        for section in dataclasses.fields(config)
+        for rule in _declared(type(getattr(config, section.name)))
+    ]
+    if config.method.has_heads:
+        rules += _rules_of_schemes(config)
+    return tuple(rules)
 
 
-def values_of(config: Config) -> dict[str, Any]:
-    """All settings of a configuration by their names."""
-    sections = (getattr(config, section.name) for section in dataclasses.fields(config))
-    return {
-        field.name: getattr(settings, field.name)
-        for settings in sections
-        for field in dataclasses.fields(settings)
-    }
+def _rules_of_schemes(config: Config) -> list[Rule]:
+    """Return rules of temperature schemes: a setting belongs to the schemes that have it."""
+    rules = [
+        _membership(name, "tau_lower" if name in RANGE else setting.field)
+        for name, setting in settings_of(config).items()
+        if setting.section == TEMPERATURE
+    ]
+    for scheme in temperature_names():
+        rules += [_within(scheme, rule) for rule in _declared(temperature_settings(scheme))]
+    return rules
+
+
+def _declared(cls: type) -> list[Rule]:
+    """Return the rules of a dataclass and of those that it inherits from."""
+    return [rule for each in cls.__mro__ for rule in vars(each).get("rules", ())]
+
+
+def _membership(name: str, field: str) -> Rule:
+    return Rule(
+        fields=(name,),
+        depends=("temperature",),
+        used=lambda values: field in field_names(values["temperature"]),
+        belongs=f"--temperature {', '.join(schemes_with(field))}",
+    )
+
+
+def _within(scheme: str, rule: Rule) -> Rule:
+    """Return a rule that holds where a temperature scheme is chosen."""
+    return replace(
+        rule,
+        depends=("temperature", *rule.depends),
+        used=lambda values: values["temperature"] != scheme or rule.used(values),
+    )
+
+
+def usual_values(config: Config) -> dict[str, Any]:
+    """Return all values of a configuration, and defaults of what its scheme does not have.
+
+    >>> usual_values(Config())["beta"]
+    0.1
+    """
+    defaults: dict[str, Any] = {}
+    if config.method.has_heads:
+        for name in temperature_names():
+            scheme = temperature_settings(name)()
+            defaults |= {field: getattr(scheme, field) for field in field_names(name)}
+    return defaults | values_of(config)
 
 
 def broken_rule(
     rules: Sequence[Rule], values: Values, name: str, varied: Collection[str] = ()
 ) -> Rule | None:
-    """The rule by which a run with these values ignores the field, if there is one.
+    """Return the rule by which a run with these values ignores the field, if there is one.
 
     What depends on a field that is `varied` may be used in some runs.
 
     >>> config = Config()
-    >>> broken_rule(rules_of(config), values_of(config), "beta").belongs
-    'adaptive temperatures (--temperature adaptive, with --heads 3)'
-    >>> broken_rule(rules_of(config), values_of(config), "tau")
+    >>> broken_rule(rules_of(config), usual_values(config), "beta").belongs
+    '--temperature adaptive, adaptive-negative, adaptive-positive, first-head'
+    >>> broken_rule(rules_of(config), usual_values(config), "tau")
     """
     for rule in rules:
         decided = all(other in values and other not in varied for other in rule.depends)
@@ -48,7 +93,7 @@ def broken_rule(
 
 
 def conditions(config: Config, names: Collection[str]) -> set[str]:
-    """The fields that decide whether some of these are used.
+    """Return the settings that decide whether some of these are used.
 
     >>> conditions(Config(), ["top_k", "lr"])
     {'form'}
@@ -73,11 +118,11 @@ def check_used(
     `varied` are other fields in which runs differ, as those of a grid do. `where` is the file that
     gave the fields; none: the command line.
     """
-    values = values_of(configs[0])
+    values = usual_values(configs[0])
     broken: dict[str, list[str]] = {}
     for name in given:
         broken_by = [
-            broken_rule(rules_of(config), values_of(config), name, varied) for config in configs
+            broken_rule(rules_of(config), usual_values(config), name, varied) for config in configs
         ]
         if (rule := broken_by[0]) is None or None in broken_by:
             continue

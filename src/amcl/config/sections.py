@@ -3,7 +3,9 @@
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+import tyro
 
 from amcl.data import absolute_source
 from amcl.schedule import lr_factor
@@ -30,7 +32,7 @@ MEASURING = {"effect": "measuring"}
 class DataSettings:
     """What is trained on."""
 
-    data: str = "builtin"
+    source: Annotated[str, tyro.conf.arg(name="data")] = "builtin"
     """A folder of images, a named set (cifar10, cifar100, stl10, tinyimagenet, imagenet), or
     builtin."""
     data_root: str | None = field(default=None, metadata=NO_EFFECT)
@@ -54,8 +56,8 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         # Runs are evaluated and resumed from other working folders, too.
-        if self.data != PLACEHOLDER:
-            object.__setattr__(self, "data", absolute_source(self.data))
+        if self.source != PLACEHOLDER:
+            object.__setattr__(self, "source", absolute_source(self.source))
         if self.data_root:
             root = Path(self.data_root).expanduser().absolute()
             object.__setattr__(self, "data_root", str(root))
@@ -73,7 +75,7 @@ class DataSettings:
     @property
     def name(self) -> str:
         """The data set for people: of a folder, the last part of its path."""
-        return Path(self.data).name or self.data
+        return Path(self.source).name or self.source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +187,7 @@ class OptimizerSettings:
         ),
     )
 
-    optimizer: Literal["sgd", "lars", "adamw"] = "sgd"
+    name: Annotated[Literal["sgd", "lars", "adamw"], tyro.conf.arg(name="optimizer")] = "sgd"
     """SGD with momentum, LARS for large batches, AdamW."""
     lr: float = 0.06
     """The learning rate; see lr_scaling."""
@@ -213,7 +215,7 @@ class OptimizerSettings:
     """Clip the gradient to this norm; 0: not at all."""
 
     def __post_init__(self) -> None:
-        choose("optimizer", self.optimizer, ("sgd", "lars", "adamw"))
+        choose("optimizer", self.name, ("sgd", "lars", "adamw"))
         choose("lr_scaling", self.lr_scaling, ("none", "linear", "sqrt"))
         choose("schedule", self.schedule, ("cosine", "constant"))
         positive_number("lr", self.lr)

@@ -11,23 +11,35 @@ _LONG = 30  # names: more are not listed where one of them is near
 
 def to_table(settings: Any) -> dict[str, Any]:
     """Return a table of a dataclass of settings; fields that are None are left out."""
-    values = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in values.items()
-        if value is not None
-    }
+    table = {"name": settings.name} if named(settings) else {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            table[field.name] = to_table(value)
+        elif value is not None:
+            table[field.name] = list(value) if isinstance(value, tuple) else value
+    return table
 
 
-def from_table(cls: Any, table: dict[str, Any], where: str) -> Any:
-    """Make a dataclass of settings from a table; an error says `where` something is wrong."""
+def named(settings: Any) -> bool:
+    """Return whether settings are those of a registered thing, and so begin with its name."""
+    names = {field.name for field in dataclasses.fields(settings)}
+    return isinstance(getattr(type(settings), "name", None), str) and "name" not in names
+
+
+def from_table(default: Any, table: dict[str, Any], where: str) -> Any:
+    """Return a dataclass of settings from a table; an error says `where` something is wrong.
+
+    `default` is the dataclass, or settings with the values of what the table leaves out.
+    """
+    cls = default if isinstance(default, type) else type(default)
     hints = {f.name: typing.get_type_hints(cls)[f.name] for f in dataclasses.fields(cls)}
     for name in table:
         if name not in hints:
             raise ValueError(unknown(f"{where} has {name!r}", name, hints))
     values = {name: typed(value, hints[name], f"{where} {name}") for name, value in table.items()}
     try:
-        return cls(**values)
+        return cls(**values) if default is cls else dataclasses.replace(default, **values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 

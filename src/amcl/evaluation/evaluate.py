@@ -175,7 +175,9 @@ class Evaluation:
         settings = self.settings.linear
         train: TrainingFeatures = FixedFeatures(bank, labels)
         if settings.augment:
-            views = self.transform.views(ViewSettings(views="ae", crop_scale=settings.crop_scale))
+            views = self.transform.views(
+                ViewSettings(operations="ae", crop_scale=settings.crop_scale)
+            )
             train = AugmentedFeatures(
                 self.model,
                 self.probe.bank.subset(self.bank.kept),
@@ -287,7 +289,7 @@ class Evaluation:
             self.model,
             chosen,
             self.transform,
-            self.transform.views(ViewSettings(views=settings.views)),
+            self.transform.views(ViewSettings(operations=settings.views)),
             device=self.device,
             workers=self.workers,
             seed=self.seed,

@@ -112,13 +112,13 @@ def settings_of(subject: Subject) -> Protocols:
 def _data(subject: Subject, on: JudgedOn, seed: int) -> tuple[DataSet, tuple[str, ...]]:
     """The images, and what is to be told of them."""
     run = subject.config
-    source = on.data or (run.data.data if run else None)
+    source = on.data or (run.data.source if run else None)
     if source is None:
         raise ValueError(
             f"{subject.name} is no run, so it does not say what to judge it on: name a folder or "
             "set with --data."
         )
-    own = run is not None and same_source(source, run.data.data)
+    own = run is not None and same_source(source, run.data.source)
     trained = run.data if run is not None and own else DataSettings()
     split = _split(source, on)
     root = on.data_root or (run.data.data_root if run else None)

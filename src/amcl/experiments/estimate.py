@@ -32,7 +32,7 @@ def seconds(points: Sequence[Point], gpu: bool) -> float | None:
     total = 0.0
     for point in points:
         data, run = point.config.data, point.config.run
-        images = data.subset or IMAGES.get(data.data)
+        images = data.subset or IMAGES.get(data.source)
         if images is None:
             return None
         passes = 6.0 * run.epochs

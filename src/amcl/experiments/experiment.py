@@ -54,7 +54,7 @@ class Experiment:
         images = next((f"{m.images:,} " for f in filled for m in f.measurements if m.images), "")
         facts = [
             ("images", ", ".join(dict.fromkeys(point.config.data.name for point in points))),
-            ("backbone", f"{config.backbone.backbone} ×{config.backbone.width:g}"),
+            ("backbone", f"{config.backbone.name} ×{config.backbone.width:g}"),
             ("epochs", str(config.run.epochs)),
             ("seeds", str(len(self.seeds))),
             ("runs", str(len(points))),

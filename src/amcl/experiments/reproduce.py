@@ -114,7 +114,7 @@ def _count(scale: Scale, seeds: int | None) -> int:
 def _require_labels(parts: Sequence[Part], sets: Sequence[str]) -> None:
     """Raise an error for folders without classes where accuracies are needed."""
     for name in sets:
-        cases = [case for part in parts for case in part.cases if case.config.data.data == name]
+        cases = [case for part in parts for case in part.cases if case.config.data.source == name]
         if cases and name not in NAMED and name != "builtin":
             check_labels(cases[0].config, parts, "auto")
 
@@ -129,7 +129,7 @@ def _pool(
         path=path,
         data_root=data_root,
         hardware=hardware or HardwareSettings(),
-        base_of=lambda config: scale.config(config.data.data, config.method.name),
+        base_of=lambda config: scale.config(config.data.source, config.method.name),
         settings=scale.protocols,
         pairs=scale.pairs,
     )

@@ -244,12 +244,12 @@ def check_labels(config: Config, parts: Sequence[Part], split: Split, advice: st
     """Raise an error, before anything is trained, where tables need labels and there are none."""
     protocols = {case.metric.protocol for part in parts for case in part.cases}
     if not protocols - {None, "unlabeled"} or (
-        split != "validation" and has_test_split(config.data.data)
+        split != "validation" and has_test_split(config.data.source)
     ):
         return
     settings = replace(config.data, memory=0.0, probe="validation")  # nothing is decoded for this
     if load_data(replace(config, data=settings)).probe is None:
         raise ValueError(
-            f"{config.data.data} has no labels in use, and accuracies need them: sort the images "
+            f"{config.data.source} has no labels in use, and accuracies need them: sort the images "
             f"into a folder for each class{advice}."
         )

@@ -88,19 +88,19 @@ def _cpu(config: Config) -> Config:
     method, backbone, optimizer = config.method, config.backbone, config.optimizer
     method = _with_known(method, mae_epochs=20, mae_lr=1e-3)
     method = _with_known(method, decoder_dim=64, decoder_depth=1, decoder_heads=4)
-    if backbone.backbone.startswith("vit"):
-        backbone = replace(backbone, backbone="test_vit", patch=4)
+    if backbone.name.startswith("vit"):
+        backbone = replace(backbone, name="test_vit", patch=4)
         optimizer = replace(optimizer, lr=1e-3, warmup_epochs=2)
     else:
-        backbone = replace(backbone, backbone="resnet18", width=0.25)
+        backbone = replace(backbone, name="resnet18", width=0.25)
         lr, settings = _TUNED.get(method.name, (0.004, {}))
         method = replace(method, **settings)
         optimizer = OptimizerSettings(
-            optimizer="adamw", lr=lr, weight_decay=1e-4, warmup_epochs=1, decay_norm_and_bias=True
+            name="adamw", lr=lr, weight_decay=1e-4, warmup_epochs=1, decay_norm_and_bias=True
         )
     return replace(
         config,
-        data=replace(config.data, subset=5000 if config.data.data in NAMED else None),
+        data=replace(config.data, subset=5000 if config.data.source in NAMED else None),
         backbone=backbone,
         method=method,
         optimizer=optimizer,

@@ -1,8 +1,8 @@
 """Barlow Twins: the channels of two views correlate one to one, and with no other."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -12,6 +12,7 @@ from amcl.methods.base import pair
 from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.methods.registry import register_method
 from amcl.settings import positive_number
+from amcl.temperature import ConstantSettings, TemperatureSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +22,9 @@ class BarlowTwinsSettings(HeadSettings):
     name: ClassVar[str] = "barlow"
     title: ClassVar[str] = "Barlow Twins"
 
-    tau: float = 1.0
-    phi_scale: float = 1.0
+    temperature_defaults: ClassVar[Mapping[str, Any]] = {"tau": 1.0, "phi_scale": 1.0}
+
+    temperature: TemperatureSettings = ConstantSettings(tau=1.0)
     projector: tuple[int, ...] = (2048, 2048, 2048)
     projector_norm: bool = True
     lam: float = 5e-3
@@ -43,14 +45,9 @@ class BarlowTwins(HeadMethod):
 
     def __init__(self, settings: BarlowTwinsSettings, backbone: Backbone) -> None:
         loss = CrossCorrelationLoss(
-            settings.heads,
-            settings.make_temperature(),
+            **settings.loss_settings(),
             lam=settings.lam,
-            beta=settings.omega_weight,
-            prior_tau=settings.omega_prior,
             omega_reduction=settings.omega_reduction,
-            head_reduction=settings.head_reduction,
-            validate=False,
         )
         extra = loss.temperature.extra_outputs
         heads = settings.make_heads(backbone.dim, settings.heads, extra)

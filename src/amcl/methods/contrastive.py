@@ -67,8 +67,7 @@ class ContrastiveSettings(HeadSettings):
     def make_loss(self, negatives: Literal["both_views", "other_view"]) -> ContrastiveLoss:
         """The contrastive loss these settings ask for."""
         return ContrastiveLoss(
-            self.heads,
-            self.make_temperature(),
+            **self.loss_settings(),
             form=self.form,
             top_k=self.top_k,
             positive_in_denominator=self.positive_in_denominator,
@@ -76,8 +75,4 @@ class ContrastiveSettings(HeadSettings):
             similarity=self.similarity,
             omega_set=self.omega_set,
             omega_place=self.omega_place,
-            beta=self.omega_weight,
-            prior_tau=self.omega_prior,
-            head_reduction=self.head_reduction,
-            validate=False,  # the training loop watches over finite numbers
         )

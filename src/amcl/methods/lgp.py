@@ -67,16 +67,20 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
         """Return the run of MAE: its crops and flips, AdamW and weight decay."""
         whole: Any = config
         masked = {field.name: getattr(self, field.name) for field in fields(MaskedSettings)}
-        letters = "".join(letter for letter in whole.views.views if letter in _CROP_AND_FLIP)
+        letters = "".join(letter for letter in whole.views.operations if letter in _CROP_AND_FLIP)
         stage: C = replace(
             whole,
             views=replace(
-                whole.views, views=letters, crop_scale=(0.2, 1.0), min_overlap=0.0, overlap=None
+                whole.views,
+                operations=letters,
+                crop_scale=(0.2, 1.0),
+                min_overlap=0.0,
+                overlap=None,
             ),
             method=MAESettings(**masked),
             optimizer=replace(
                 whole.optimizer,
-                optimizer="adamw",
+                name="adamw",
                 lr=self.mae_lr,
                 adam_betas=(0.9, 0.95),
                 weight_decay=0.05,

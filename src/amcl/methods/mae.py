@@ -36,7 +36,7 @@ class MAE(Method):
         self.patch = patch_of(backbone)
         if getattr(backbone.network, "attn_pool", None) is not None:
             raise ValueError(
-                f"{backbone.settings.backbone!r} pools by attention, which MAE would never train: "
+                f"{backbone.settings.name!r} pools by attention, which MAE would never train: "
                 "choose a network that ends in a class token, such as vit_tiny_patch16_224."
             )
         fix_positions(backbone.network)

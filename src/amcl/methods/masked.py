@@ -54,13 +54,13 @@ class MaskedSettings(MethodSettings):
         vit = plain_vit(backbone.network)
         if any(True for _ in vit.fc_norm.parameters()):
             raise ValueError(
-                f"{backbone.settings.backbone!r} has its last norm behind the pooling, so that a "
+                f"{backbone.settings.name!r} has its last norm behind the pooling, so that a "
                 "decoder would read tokens without one: choose a network such as "
                 "vit_tiny_patch16_224."
             )
         if vit.patch_embed.num_patches < 2:
             raise ValueError(
-                f"{backbone.settings.backbone!r} sees images of {backbone.image_size} pixels as "
+                f"{backbone.settings.name!r} sees images of {backbone.image_size} pixels as "
                 "one patch, which cannot be masked in part: use smaller patches (--patch)."
             )
         return MaskedDecoder(

@@ -1,18 +1,18 @@
 """MoCo v3: a predictor on the queries, the other keys of the batch for negatives, no queue."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
 from amcl.backbones import Backbone
-from amcl.functional import literal_prior_tau
 from amcl.methods.base import pair
 from amcl.methods.momentum import MomentumMethod, MomentumSettings
 from amcl.methods.registry import register_method
 from amcl.modules import LastNorm, ProjectionHeads, fix_positions, is_vit, xavier_start
 from amcl.settings import whole_number
+from amcl.temperature import ConstantSettings, TemperatureSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,9 @@ class MoCoV3Settings(MomentumSettings):
     title: ClassVar[str] = "MoCo v3"
     network: ClassVar[Literal["resnet", "vit"]] = "vit"
 
-    tau: float = 0.2
+    temperature_defaults: ClassVar[Mapping[str, Any]] = {"tau": 0.2}
+
+    temperature: TemperatureSettings = ConstantSettings(tau=0.2)
     projector: tuple[int, ...] = (4096, 4096, 256)
     projector_norm: bool = True
     projector_bias: bool = False
@@ -44,10 +46,7 @@ class MoCoV3Settings(MomentumSettings):
     @property
     def loss_scale(self) -> float:
         """2τ, which keeps the gradient's size whatever τ is; 2τ₀ where each pair has its own."""
-        if not self.adapts:
-            return 2 * self.tau
-        prior = self.omega_prior
-        return 2 * (literal_prior_tau(self.dim) if prior == "literal" else prior)
+        return 2 * self.temperature.typical(self.dim)
 
 
 @register_method(MoCoV3Settings)

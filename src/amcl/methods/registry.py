@@ -1,23 +1,19 @@
 """The methods by name: built-in ones, those of installed packages, and those of a user's script."""
 
-import difflib
-import importlib
-import pkgutil
 from collections.abc import Callable
-from functools import cache
-from importlib.metadata import entry_points
 from typing import TypeVar
 
 from amcl.backbones import Backbone
 from amcl.methods.base import Method, MethodSettings
+from amcl.registry import Registry
 
 ENTRY_POINTS = "amcl.methods"
 """Entry-point group in which installed packages name modules that register methods."""
 
 M = TypeVar("M", bound=type[Method])
 
+_methods = Registry[type[Method]]("method", "amcl.methods", ENTRY_POINTS)
 _settings: dict[str, type[MethodSettings]] = {}
-_methods: dict[str, type[Method]] = {}
 
 
 def register_method(settings: type[MethodSettings]) -> Callable[[M], M]:
@@ -53,14 +49,8 @@ def register_method(settings: type[MethodSettings]) -> Callable[[M], M]:
     """
 
     def register(method: M) -> M:
-        name = settings.name
-        registered = _methods.get(name)
-        if registered is not None and registered.__qualname__ != method.__qualname__:
-            raise ValueError(
-                f"the method {name!r} is registered already, as "
-                f"{registered.__module__}.{registered.__qualname__}: choose another name."
-            )
-        _settings[name], _methods[name] = settings, method
+        _methods.register(settings.name, method)
+        _settings[settings.name] = settings
         return method
 
     return register
@@ -72,14 +62,12 @@ def unregister_method(name: str) -> None:
     Args:
         name: Name of a registered method.
     """
-    settings_class(name)
-    del _settings[name], _methods[name]
+    _methods.unregister(name)
 
 
 def method_names() -> tuple[str, ...]:
     """Return the names of all registered methods."""
-    _load()
-    return tuple(sorted(_methods))
+    return _methods.names()
 
 
 def settings_class(name: str) -> type[MethodSettings]:
@@ -95,11 +83,7 @@ def settings_class(name: str) -> type[MethodSettings]:
         >>> settings_class("moco")().queue
         4096
     """
-    _load()
-    if name not in _settings:
-        near = difflib.get_close_matches(name, _settings, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(_settings)}."
-        raise ValueError(f"there is no method {name!r}: {hint}")
+    method_class(name)
     return _settings[name]
 
 
@@ -116,7 +100,6 @@ def method_class(name: str) -> type[Method]:
         >>> method_class("mae").num_views
         1
     """
-    settings_class(name)
     return _methods[name]
 
 
@@ -131,13 +114,3 @@ def make_method(settings: MethodSettings, backbone: Backbone) -> Method:
         The method with its first, random weights.
     """
     return method_class(settings.name)(settings, backbone)
-
-
-@cache
-def _load() -> None:
-    """Import every module of this package, and those that installed packages name."""
-    package = importlib.import_module(__package__ or "amcl.methods")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    for entry in entry_points(group=ENTRY_POINTS):
-        entry.load()

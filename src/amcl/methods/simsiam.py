@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -14,6 +14,7 @@ from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.methods.registry import register_method
 from amcl.modules import LastNorm, ProjectionHeads
 from amcl.settings import whole_number
+from amcl.temperature import ConstantSettings, TemperatureSettings
 from amcl.temperature.base import Sign
 
 
@@ -29,15 +30,14 @@ class SimSiamSettings(HeadSettings):
     name: ClassVar[str] = "simsiam"
     title: ClassVar[str] = "SimSiam"
     signs: ClassVar[tuple[Sign, ...]] = ("positive",)
-    unsupported: ClassVar[Mapping[str, str]] = {
-        "uncertainty": "(TaU) is an extra output of a projector, and SimSiam's pairs start at its "
-        "predictors",
-        "adaptive-negative": "adapts the temperatures of negative pairs, and SimSiam has none",
+    takes_score: ClassVar[bool] = False
+    temperature_defaults: ClassVar[Mapping[str, Any]] = {
+        "tau": 1.0,
+        "beta": 3.0,
+        "phi_gradient": False,
     }
 
-    tau: float = 1.0
-    beta: float = 3.0
-    phi_gradient: bool = False
+    temperature: TemperatureSettings = ConstantSettings(tau=1.0)
     projector: tuple[int, ...] = (2048, 2048)
     projector_norm: bool = True
     projector_last_norm: LastNorm = "affine"
@@ -58,14 +58,7 @@ class SimSiam(HeadMethod):
     """SimSiam (Eq. 2.2) with C predictors, and SimSiam + AMCL."""
 
     def __init__(self, settings: SimSiamSettings, backbone: Backbone) -> None:
-        loss = NegativeCosineLoss(
-            settings.heads,
-            settings.make_temperature(),
-            beta=settings.omega_weight,
-            prior_tau=settings.omega_prior,
-            head_reduction=settings.head_reduction,
-            validate=False,
-        )
+        loss = NegativeCosineLoss(**settings.loss_settings())
         projectors = 1 if settings.shared_projector else settings.heads
         heads = settings.make_heads(backbone.dim, projectors)
         super().__init__(settings, backbone, heads, loss)

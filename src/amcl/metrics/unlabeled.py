@@ -32,7 +32,7 @@ class UnlabeledSettings:
     def __post_init__(self) -> None:
         if whole_number("images", self.images, "choose 2 or more") < 2:
             raise ValueError(f"images must be at least 2, to have pairs, got {self.images}.")
-        ViewSettings(views=self.views)
+        ViewSettings(operations=self.views)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -95,7 +95,7 @@ def recipe(name: str) -> Config:
 def default(data: str, method: str) -> Config:
     """Where a run starts when no recipe is named: that of the set, or that of folders."""
     config = published(data if data in SETS else "folder", method)
-    return replace(config, data=replace(config.data, data=data))
+    return replace(config, data=replace(config.data, source=data))
 
 
 def summary(name: str) -> str:
@@ -107,6 +107,6 @@ def summary(name: str) -> str:
     if first is not None:
         epochs = f"{first.run.epochs} of {first.method.label} and {epochs}"
     return (
-        f"{config.backbone.backbone}{width}, {config.optimizer.optimizer}, batches of "
+        f"{config.backbone.name}{width}, {config.optimizer.name}, batches of "
         f"{config.run.batch_size}; {epochs}"
     )

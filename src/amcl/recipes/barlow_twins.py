@@ -28,7 +28,7 @@ def barlow_twins(data: str) -> Config:
                 lam=0.0051,
             ),
             optimizer=OptimizerSettings(
-                optimizer="lars",
+                name="lars",
                 lr=0.2,
                 lr_scaling="linear",
                 bias_lr_scale=0.024,
@@ -39,7 +39,7 @@ def barlow_twins(data: str) -> Config:
             run=RunSettings(epochs=200, batch_size=2048),
             hardware=HardwareSettings(sync_norm=True),
         )
-    if config.optimizer.optimizer == "sgd":
+    if config.optimizer.name == "sgd":
         config = replace(config, optimizer=replace(config.optimizer, lr=0.11))
     default = BarlowTwinsSettings(lam=5e-3, projector_last_norm="affine")
     return replace(config, method=METHODS.get(data, default))

@@ -6,6 +6,7 @@ from amcl.config import Config
 from amcl.methods import CANSettings
 from amcl.recipes.registry import register_recipes, register_variant
 from amcl.recipes.sets import LARGE, decoder, hidden, vit
+from amcl.temperature import ConstantSettings
 from amcl.views import ViewSettings
 
 
@@ -18,7 +19,12 @@ def can(data: str) -> Config:
     """
     config = vit(data)
     if data == "builtin":
-        method = CANSettings(**decoder(data), projector=(256, 64), tau=0.2, contrast_weight=0.3)
+        method = CANSettings(
+            **decoder(data),
+            projector=(256, 64),
+            contrast_weight=0.3,
+            temperature=ConstantSettings(tau=0.2),
+        )
         return replace(config, method=method)
     width = hidden(data)
     epochs = 800 if data == "imagenet" else config.run.epochs
@@ -36,4 +42,4 @@ def can(data: str) -> Config:
 def can_large(data: str) -> Config:
     """Return CAN with ViT-L/16."""
     config = can(data)
-    return replace(config, backbone=replace(config.backbone, backbone=LARGE))
+    return replace(config, backbone=replace(config.backbone, name=LARGE))

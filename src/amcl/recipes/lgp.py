@@ -23,7 +23,7 @@ def lgp_large(data: str) -> Config:
     config, settings = lgp(data), _settings(data)
     return replace(
         config,
-        backbone=replace(config.backbone, backbone=LARGE),
+        backbone=replace(config.backbone, name=LARGE),
         method=replace(settings, pull=1e-5),
         run=replace(config.run, batch_size=2080),
     )

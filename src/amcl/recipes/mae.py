@@ -17,7 +17,7 @@ def mae(data: str) -> Config:
     epochs = 800 if data == "imagenet" else config.run.epochs
     return replace(
         config,
-        views=ViewSettings(views="ae", crop_scale=(0.2, 1.0)),
+        views=ViewSettings(operations="ae", crop_scale=(0.2, 1.0)),
         method=MAESettings(**decoder(data)),
         optimizer=optimizer,
         run=replace(config.run, epochs=epochs),
@@ -28,4 +28,4 @@ def mae(data: str) -> Config:
 def mae_large(data: str) -> Config:
     """Return MAE with ViT-L/16."""
     config = mae(data)
-    return replace(config, backbone=replace(config.backbone, backbone=LARGE))
+    return replace(config, backbone=replace(config.backbone, name=LARGE))

@@ -6,17 +6,26 @@ from amcl.config import Config, OptimizerSettings
 from amcl.methods import MoCoSettings
 from amcl.recipes.registry import register_recipes
 from amcl.recipes.sets import resnet
+from amcl.temperature import ConstantSettings
 from amcl.views import ViewSettings
 
-_CIFAR = MoCoSettings(tau=0.1, queue=4096, momentum=0.99, symmetric=True)
+_CIFAR = MoCoSettings(
+    queue=4096, momentum=0.99, symmetric=True, temperature=ConstantSettings(tau=0.1)
+)
 METHODS = {
     "builtin": MoCoSettings(
-        tau=0.1, projector=(256, 64), projector_norm=True, queue=512, momentum=0.9
+        projector=(256, 64),
+        projector_norm=True,
+        queue=512,
+        momentum=0.9,
+        temperature=ConstantSettings(tau=0.1),
     ),
-    "folder": MoCoSettings(tau=0.1, queue=4096, projector_last_norm="plain"),
+    "folder": MoCoSettings(
+        queue=4096, projector_last_norm="plain", temperature=ConstantSettings(tau=0.1)
+    ),
     "cifar10": _CIFAR,
     "cifar100": _CIFAR,
-    "stl10": MoCoSettings(tau=0.07),
+    "stl10": MoCoSettings(temperature=ConstantSettings(tau=0.07)),
     "tinyimagenet": _CIFAR,
 }
 
@@ -33,10 +42,14 @@ def moco(data: str) -> Config:
             config,
             views=ViewSettings(crop_scale=(0.2, 1.0)),
             method=MoCoSettings(
-                tau=0.2, queue=65536, momentum=0.999, symmetric=False, projector=(2048, 128)
+                queue=65536,
+                momentum=0.999,
+                symmetric=False,
+                projector=(2048, 128),
+                temperature=ConstantSettings(tau=0.2),
             ),
             optimizer=OptimizerSettings(lr=0.03, weight_decay=1e-4, decay_norm_and_bias=True),
         )
-    if config.optimizer.optimizer == "sgd":
+    if config.optimizer.name == "sgd":
         config = replace(config, optimizer=replace(config.optimizer, lr=0.08))
     return replace(config, method=METHODS[data])

@@ -7,6 +7,7 @@ from amcl.config import Config
 from amcl.methods import MoCoV3Settings
 from amcl.recipes.registry import register_recipes, register_variant
 from amcl.recipes.sets import LARGE, hidden, vit
+from amcl.temperature import ConstantSettings
 
 
 @register_recipes("mocov3")
@@ -26,12 +27,17 @@ def moco_v3(data: str) -> Config:
 def moco_v3_large(data: str) -> Config:
     """Return MoCo v3 with ViT-L/16."""
     config = moco_v3(data)
-    return replace(config, backbone=replace(config.backbone, backbone=LARGE))
+    return replace(config, backbone=replace(config.backbone, name=LARGE))
 
 
 def heads(data: str) -> dict[str, Any]:
     """Return the settings of projectors, predictors and momentum."""
     if data == "builtin":
-        return {"projector": (256, 64), "tau": 0.2, "momentum": 0.9, "predictor": 256}
+        return {
+            "projector": (256, 64),
+            "temperature": ConstantSettings(tau=0.2),
+            "momentum": 0.9,
+            "predictor": 256,
+        }
     width = hidden(data)
     return {"projector": (width, width, 256), "predictor": width}

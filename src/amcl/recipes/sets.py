@@ -22,45 +22,43 @@ def resnet(data: str) -> Config:
     """Return the configuration that recipes with a ResNet start from."""
     if data == "builtin":
         return Config(
-            data=DataSettings(data="builtin"),
+            data=DataSettings(source="builtin"),
             views=ViewSettings(crop_scale=(0.3, 1.0), jitter=(0.4, 0.4, 0.4, 0.5), gray_p=0.3),
-            backbone=BackboneSettings(backbone="resnet10t", width=0.25, stem="standard"),
-            optimizer=OptimizerSettings(optimizer="adamw", lr=5e-3, weight_decay=1e-4),
+            backbone=BackboneSettings(name="resnet10t", width=0.25, stem="standard"),
+            optimizer=OptimizerSettings(name="adamw", lr=5e-3, weight_decay=1e-4),
             run=RunSettings(epochs=30, batch_size=128, probe_every=5, knn_k=20),
         )
     if data == "folder":  # not tuned on any set
         return Config(
-            data=DataSettings(data=PLACEHOLDER),
+            data=DataSettings(source=PLACEHOLDER),
             views=ViewSettings(crop_scale=(0.2, 1.0)),
-            backbone=BackboneSettings(backbone="resnet18"),
+            backbone=BackboneSettings(name="resnet18"),
             optimizer=OptimizerSettings(
-                optimizer="adamw", lr=1e-3, lr_scaling="sqrt", weight_decay=1e-4, warmup_epochs=5
+                name="adamw", lr=1e-3, lr_scaling="sqrt", weight_decay=1e-4, warmup_epochs=5
             ),
             run=RunSettings(epochs=200, batch_size=256),
         )
     if data == "stl10":
         return Config(
-            data=DataSettings(data="stl10"),
+            data=DataSettings(source="stl10"),
             views=ViewSettings(jitter=(0.5, 0.5, 0.5, 0.1), blur_kernel=9),
-            backbone=BackboneSettings(backbone="resnet18"),
-            optimizer=OptimizerSettings(
-                optimizer="adamw", lr=5e-4, weight_decay=1e-4, final_lr=0.02
-            ),
+            backbone=BackboneSettings(name="resnet18"),
+            optimizer=OptimizerSettings(name="adamw", lr=5e-4, weight_decay=1e-4, final_lr=0.02),
             run=RunSettings(epochs=1000, batch_size=512),
         )
     if data == "imagenet":
         return Config(
-            data=DataSettings(data="imagenet", workers=8),
-            backbone=BackboneSettings(backbone="resnet50"),
+            data=DataSettings(source="imagenet", workers=8),
+            backbone=BackboneSettings(name="resnet50"),
             run=RunSettings(epochs=200, batch_size=256),
         )
     # The baselines of the paper: CIFAR with ResNet-18, Tiny-ImageNet with ResNet-50.
     network = "resnet50" if data == "tinyimagenet" else "resnet18"
     return Config(
-        data=DataSettings(data=data),
-        backbone=BackboneSettings(backbone=network),
+        data=DataSettings(source=data),
+        backbone=BackboneSettings(name=network),
         optimizer=OptimizerSettings(
-            optimizer="sgd", lr=0.06, weight_decay=5e-4, decay_norm_and_bias=True
+            name="sgd", lr=0.06, weight_decay=5e-4, decay_norm_and_bias=True
         ),
         run=RunSettings(epochs=1000 if data == "cifar100" else 800, batch_size=512),
     )
@@ -74,11 +72,11 @@ def vit(data: str) -> Config:
     if data == "builtin":
         # In color, a vision transformer tells pictures apart by that and is slow to learn patterns.
         return Config(
-            data=DataSettings(data="builtin"),
+            data=DataSettings(source="builtin"),
             views=ViewSettings(crop_scale=(0.3, 1.0), jitter=(0.4, 0.4, 0.4, 0.5), gray_p=1.0),
-            backbone=BackboneSettings(backbone="test_vit", pool="mean"),
+            backbone=BackboneSettings(name="test_vit", pool="mean"),
             optimizer=OptimizerSettings(
-                optimizer="adamw",
+                name="adamw",
                 lr=2e-3,
                 weight_decay=0.05,
                 adam_betas=(0.9, 0.95),
@@ -96,11 +94,11 @@ def vit(data: str) -> Config:
     }
     backbone, run = networks[data]
     config = Config(
-        data=DataSettings(data=PLACEHOLDER if data == "folder" else data),
+        data=DataSettings(source=PLACEHOLDER if data == "folder" else data),
         views=two_sided_views(),
-        backbone=BackboneSettings(backbone=backbone),
+        backbone=BackboneSettings(name=backbone),
         optimizer=OptimizerSettings(
-            optimizer="adamw",
+            name="adamw",
             lr=1.5e-4,
             lr_scaling="linear",
             weight_decay=0.1,
@@ -115,7 +113,7 @@ def vit(data: str) -> Config:
 def two_sided_views() -> ViewSettings:
     """Return the views of BYOL and MoCo v3: blur and solarize differ between the two."""
     return ViewSettings(
-        views="abcdes", jitter=(0.4, 0.4, 0.2, 0.1), blur_p=(1.0, 0.1), solarize_p=(0.0, 0.2)
+        operations="abcdes", jitter=(0.4, 0.4, 0.2, 0.1), blur_p=(1.0, 0.1), solarize_p=(0.0, 0.2)
     )
 
 

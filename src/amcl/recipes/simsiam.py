@@ -34,6 +34,6 @@ def simsiam(data: str) -> Config:
     if data == "folder":
         optimizer = OptimizerSettings(lr=0.05, lr_scaling="linear", weight_decay=1e-4)
         config = replace(config, optimizer=optimizer)
-    if config.optimizer.optimizer == "sgd":
+    if config.optimizer.name == "sgd":
         config = replace(config, optimizer=replace(config.optimizer, lr=0.05))
     return replace(config, method=METHODS.get(data, SimSiamSettings()))

@@ -101,7 +101,7 @@ class Run:
         """Return method, heads, temperature, backbone and data in a line."""
         backbone = self.config.backbone
         width = f" ×{backbone.width:g}" if backbone.width != 1 else ""
-        parts = [self.config.method.describe(), f"{backbone.backbone}{width}"]
+        parts = [self.config.method.describe(), f"{backbone.name}{width}"]
         line = ", ".join([*parts, f"data {self.config.data.name}"])
         return line if self.sample is None else f"{line}; {len(self.sample)} {self.sample.source}"
 

@@ -4,10 +4,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from amcl.config.options import option_names
+
 Settings = Mapping[str, Any]
 
-_LEADING = ("method.name", "method.heads", "method.temperature")
-_PUBLISHED = {"method.heads": 1, "method.temperature": "constant"}  # not part of a name
+_LEADING = ("method.name", "method.heads", "method.temperature.name")
+_PUBLISHED = {"method.heads": 1, "method.temperature.name": "constant"}  # not part of a name
 
 
 def differing(tables: Sequence[Settings]) -> list[str]:
@@ -22,8 +24,13 @@ def differing(tables: Sequence[Settings]) -> list[str]:
 
 
 def short(key: str) -> str:
-    """Return the name of a setting without its section."""
-    return key.rpartition(".")[2]
+    """Return the name of the option of a setting.
+
+    Example:
+        >>> short("run.epochs"), short("method.temperature.name")
+        ('epochs', 'temperature')
+    """
+    return option_names().get(key, key.rpartition(".")[2])
 
 
 def format_value(value: Any) -> str:

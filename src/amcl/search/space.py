@@ -17,7 +17,8 @@ from amcl.config.fields import (
     value_from,
     with_values,
 )
-from amcl.config.rules import conditions, values_of
+from amcl.config.options import values_of
+from amcl.config.rules import conditions
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -96,13 +97,13 @@ def paper_space(config: Config) -> Space:
     """
     method = config.method
     if not method.adapts:
-        now = getattr(method, "temperature", "no")
+        now = values_of(config).get("temperature", "no")
         raise ValueError(
             f"the paper's spaces are those of adaptive temperatures, and {method.name} has {now} "
             "temperature here: start from a recipe that ends in -amcl, use --temperature adaptive, "
             "or say where to look, as in --space tau=0.05:0.5:log lr=0.01:1:log."
         )
-    most = 5.0 if config.data.data in _WIDE else 2.0
+    most = 5.0 if config.data.source in _WIDE else 2.0
     space: Space = {
         "eta": Range(1e-5, most),
         "iota": Range(1e-5, most),

@@ -37,8 +37,8 @@ def metrics_of(metrics: Mapping[str, float], protocol: str, split: str) -> dict[
 
 def check_split(config: Config, split: Split) -> None:
     """Raise an error, before anything is trained, where there is no such split to judge on."""
-    if split == "test" and not has_test_split(config.data.data):
-        raise ValueError(f"{config.data.data} has no labeled test split: use --split validation.")
+    if split == "test" and not has_test_split(config.data.source):
+        raise ValueError(f"{config.data.source} has no labeled test split: use --split validation.")
 
 
 def judge(

@@ -1,26 +1,55 @@
-"""Temperature schemes: one interface, so that any loss takes any of them."""
+"""Temperature schemes: one interface, so that any loss takes any of them.
+
+A scheme is one file of this package, or of another one that registers it with
+`register_temperature`.
+"""
 
 from amcl.temperature.adaptive import (
+    AdaptiveSettings,
     AdaptiveTemperature,
+    FirstHeadSettings,
     FirstHeadTemperature,
     prior_inside,
     range_around,
 )
 from amcl.temperature.base import Temperature
-from amcl.temperature.constant import ConstantTemperature, LearnableTemperature
-from amcl.temperature.schedule import ScheduledTemperature
+from amcl.temperature.constant import (
+    ConstantSettings,
+    ConstantTemperature,
+    LearnableSettings,
+    LearnableTemperature,
+)
+from amcl.temperature.schedule import ScheduledSettings, ScheduledTemperature
+from amcl.temperature.settings import (
+    TemperatureSettings,
+    register_temperature,
+    temperature_names,
+    temperature_settings,
+    unregister_temperature,
+)
 from amcl.temperature.split import SplitTemperature
-from amcl.temperature.uncertainty import UncertaintyTemperature
+from amcl.temperature.uncertainty import UncertaintySettings, UncertaintyTemperature
 
 __all__ = [
+    "AdaptiveSettings",
     "AdaptiveTemperature",
+    "ConstantSettings",
     "ConstantTemperature",
+    "FirstHeadSettings",
     "FirstHeadTemperature",
+    "LearnableSettings",
     "LearnableTemperature",
+    "ScheduledSettings",
     "ScheduledTemperature",
     "SplitTemperature",
     "Temperature",
+    "TemperatureSettings",
+    "UncertaintySettings",
     "UncertaintyTemperature",
     "prior_inside",
     "range_around",
+    "register_temperature",
+    "temperature_names",
+    "temperature_settings",
+    "unregister_temperature",
 ]

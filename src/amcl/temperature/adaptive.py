@@ -2,7 +2,8 @@
 
 import math
 import warnings
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import nn
@@ -10,8 +11,9 @@ from torch.nn.functional import linear
 
 from amcl import functional as F
 from amcl.distributed import gather, world_size
-from amcl.settings import choose, positive_number, whole_number
+from amcl.settings import Rule, choose, positive_number, whole_number
 from amcl.temperature.base import Pairing, Temperature
+from amcl.temperature.settings import TemperatureSettings, register_temperature
 
 _KEY_EPS = 1e-10  # φ of unit vectors has channels of variance about 1/(3D): eps must be far below
 _GATE = 8  # with a mean cosine of 0.1 temperatures keep 43 % of their reach, with 0.3 6 %
@@ -233,6 +235,122 @@ class FirstHeadTemperature(Temperature):
 
     def channel_bounds(self, literal: bool = False) -> tuple[float, float]:
         return self.adaptive.channel_bounds(literal)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhiSettings(TemperatureSettings):
+    """Settings of schemes in which φ gives some or all pairs temperatures of their own."""
+
+    adapts: ClassVar[bool] = True
+    rules: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            fields=("phi_scale",),
+            depends=("phi_output",),
+            used=lambda values: values["phi_output"] != "plain",
+            belongs="a centered φ (--phi-output centered)",
+        ),
+    )
+
+    tau: float = 0.1
+    """The temperature that adaptive ones vary around, and that of pairs that do not adapt."""
+    tau_lower: float | None = None
+    """η: adaptive temperatures stay above it; none: τ₀/2."""
+    tau_upper: float | None = None
+    """η + ι: adaptive temperatures stay below it; none: 3τ₀/2."""
+    beta: float = 0.1
+    """β, the weight of the regularizer Ω."""
+    prior_tau: float | Literal["literal"] | None = None
+    """τ₀, the temperature at which Ω has its minimum; none: the same as tau, or the middle of the
+    range where tau lies outside of it; "literal": the paper's 2/D."""
+    phi_depth: int = 1
+    """Layers of φ."""
+    phi_input: Literal["unit", "raw"] = "unit"
+    """φ reads projections of unit length, or as they are."""
+    phi_output: PhiOutput = "centered"
+    """centered: ⟨φ(z), φ(z')⟩ is ρ times a correlation, around 0; plain: the layer's own output."""
+    phi_scale: float = 2.0
+    """ρ, the greatest ⟨φ(z), φ(z')⟩ of a centered φ."""
+    phi_gradient: bool = True
+    """The gradient of τ reaches the projections through φ; false: φ alone learns from it."""
+
+    def __post_init__(self) -> None:
+        positive_number("tau", self.tau, "usual values are 0.05 to 1")
+        if self.prior_tau is not None and self.prior_tau != "literal":
+            positive_number("prior_tau", self.prior_tau, PRIOR_FIX)
+
+    def phi(self, dim: int) -> AdaptiveTemperature:
+        """Make the module that gives each pair its temperature.
+
+        Args:
+            dim: D, the width of the projections.
+        """
+        lower, upper = self.tau_range(dim)
+        return AdaptiveTemperature(
+            dim,
+            lower=lower,
+            upper=upper,
+            phi_depth=self.phi_depth,
+            phi_input=self.phi_input,
+            phi_output=self.phi_output,
+            phi_scale=self.phi_scale,
+            phi_gradient=self.phi_gradient,
+        )
+
+    def tau_range(self, dim: int) -> tuple[float, float]:
+        lower, upper = range_around(self.tau if self.prior_tau is None else self.prior_tau, dim)
+        lower = lower if self.tau_lower is None else self.tau_lower
+        upper = upper if self.tau_upper is None else self.tau_upper
+        return lower, upper
+
+    def omega(self, dim: int) -> tuple[float, float | Literal["literal"]]:
+        if self.prior_tau is not None:
+            return self.beta, self.prior_tau
+        return self.beta, prior_inside(self.tau, *self.tau_range(dim))
+
+    def typical(self, dim: int) -> float:
+        prior_tau = self.omega(dim)[1]
+        return F.literal_prior_tau(dim) if prior_tau == "literal" else prior_tau
+
+    def summary(self, dim: int) -> str:
+        lower, upper = self.tau_range(dim)
+        return f"{self.name}, from {lower:g} to {upper:g}, β = {self.beta:g}"
+
+
+# Where all pairs adapt, they lie around τ₀, which is τ unless it is given.
+_TAU_OR_PRIOR = Rule(
+    fields=("tau",),
+    depends=("prior_tau",),
+    used=lambda values: values["prior_tau"] is None,
+    belongs="constant temperatures (--temperature constant; adaptive ones have --prior-tau)",
+)
+
+
+@register_temperature
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveSettings(PhiSettings):
+    """Settings of `AdaptiveTemperature`, the paper's.
+
+    >>> AdaptiveSettings(tau=0.2).tau_range(dim=128)
+    (0.1, 0.3)
+    """
+
+    name: ClassVar[str] = "adaptive"
+    rules: ClassVar[tuple[Rule, ...]] = (_TAU_OR_PRIOR,)
+
+    def build(self, dim: int) -> AdaptiveTemperature:
+        return self.phi(dim)
+
+
+@register_temperature
+@dataclass(frozen=True, kw_only=True)
+class FirstHeadSettings(PhiSettings):
+    """Settings of `FirstHeadTemperature`."""
+
+    name: ClassVar[str] = "first-head"
+    rules: ClassVar[tuple[Rule, ...]] = (_TAU_OR_PRIOR,)
+
+    def build(self, dim: int) -> FirstHeadTemperature:
+        return FirstHeadTemperature(self.phi(dim))
 
 
 def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:

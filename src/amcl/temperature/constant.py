@@ -1,12 +1,15 @@
 """One temperature for all pairs, fixed or learned."""
 
 import math
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
 
 from amcl.settings import positive_number
 from amcl.temperature.base import Temperature, for_each_anchor
+from amcl.temperature.settings import SingleTauSettings, register_temperature
 
 
 class ConstantTemperature(Temperature):
@@ -53,3 +56,33 @@ class LearnableTemperature(Temperature):
 
     def extra_repr(self) -> str:
         return f"lower={self.lower:.4g}, upper={self.upper:.4g}"
+
+
+@register_temperature
+@dataclass(frozen=True, kw_only=True)
+class ConstantSettings(SingleTauSettings):
+    """Settings of `ConstantTemperature`.
+
+    >>> ConstantSettings(tau=0.2).build(dim=128)
+    ConstantTemperature(value=0.2)
+    """
+
+    name: ClassVar[str] = "constant"
+
+    def build(self, dim: int) -> ConstantTemperature:
+        return ConstantTemperature(self.tau)
+
+
+@register_temperature
+@dataclass(frozen=True, kw_only=True)
+class LearnableSettings(SingleTauSettings):
+    """Settings of `LearnableTemperature`.
+
+    >>> LearnableSettings(tau=0.2).build(dim=128)
+    LearnableTemperature(lower=0.01, upper=1)
+    """
+
+    name: ClassVar[str] = "learnable"
+
+    def build(self, dim: int) -> LearnableTemperature:
+        return LearnableTemperature(self.tau, upper=max(1.0, self.tau))

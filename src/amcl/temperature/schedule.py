@@ -1,10 +1,14 @@
 """TS: a temperature that swings with the epochs."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 
 from amcl import functional as F
 from amcl.settings import non_negative, positive_number
 from amcl.temperature.base import Temperature, for_each_anchor
+from amcl.temperature.settings import TemperatureSettings, register_temperature
 
 
 class ScheduledTemperature(Temperature):
@@ -35,3 +39,36 @@ class ScheduledTemperature(Temperature):
 
     def extra_repr(self) -> str:
         return f"tau_min={self.tau_min:.4g}, tau_max={self.tau_max:.4g}, period={self.period:.4g}"
+
+
+@register_temperature
+@dataclass(frozen=True, kw_only=True)
+class ScheduledSettings(TemperatureSettings):
+    """Settings of `ScheduledTemperature`.
+
+    >>> ScheduledSettings(tau_period=100).build(dim=128)
+    ScheduledTemperature(tau_min=0.1, tau_max=1, period=100)
+    """
+
+    name: ClassVar[str] = "scheduled"
+
+    tau_lower: float | None = None
+    """The least temperature; none: 0.1."""
+    tau_upper: float | None = None
+    """The greatest temperature; none: 1."""
+    tau_period: float = 400.0
+    """Epochs in which the temperature comes back."""
+
+    def build(self, dim: int) -> ScheduledTemperature:
+        return ScheduledTemperature(*self.tau_range(dim), self.tau_period)
+
+    def tau_range(self, dim: int) -> tuple[float, float]:
+        lower = 0.1 if self.tau_lower is None else self.tau_lower
+        upper = 1.0 if self.tau_upper is None else self.tau_upper
+        return lower, upper
+
+    def typical(self, dim: int) -> float:
+        return sum(self.tau_range(dim)) / 2
+
+    def summary(self, dim: int) -> str:
+        return "scheduled, from {:g} to {:g}".format(*self.tau_range(dim))

@@ -1,6 +1,12 @@
 """Different schemes for positive and negative pairs."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+from amcl.temperature.adaptive import PhiSettings
 from amcl.temperature.base import Sign, Temperature
+from amcl.temperature.constant import ConstantTemperature
+from amcl.temperature.settings import register_temperature
 
 
 class SplitTemperature(Temperature):
@@ -28,3 +34,26 @@ class SplitTemperature(Temperature):
     def set_epoch(self, epoch: float) -> None:
         self.positive.set_epoch(epoch)
         self.negative.set_epoch(epoch)
+
+
+@register_temperature
+@dataclass(frozen=True, kw_only=True)
+class AdaptivePositiveSettings(PhiSettings):
+    """Settings of a split scheme in which positive pairs adapt and negative ones do not."""
+
+    name: ClassVar[str] = "adaptive-positive"
+
+    def build(self, dim: int) -> SplitTemperature:
+        return SplitTemperature(positive=self.phi(dim), negative=ConstantTemperature(self.tau))
+
+
+@register_temperature
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveNegativeSettings(PhiSettings):
+    """Settings of a split scheme in which negative pairs adapt and positive ones do not."""
+
+    name: ClassVar[str] = "adaptive-negative"
+    needs_negatives: ClassVar[bool] = True
+
+    def build(self, dim: int) -> SplitTemperature:
+        return SplitTemperature(positive=ConstantTemperature(self.tau), negative=self.phi(dim))

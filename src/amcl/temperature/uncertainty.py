@@ -1,10 +1,14 @@
 """TaU: temperature as uncertainty of the anchor."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 
 from amcl import functional as F
 from amcl.settings import positive_number
 from amcl.temperature.base import Temperature
+from amcl.temperature.settings import SingleTauSettings, register_temperature
 
 
 class UncertaintyTemperature(Temperature):
@@ -40,3 +44,19 @@ class UncertaintyTemperature(Temperature):
 
     def extra_repr(self) -> str:
         return f"scale={self.scale:.4g}"
+
+
+@register_temperature
+@dataclass(frozen=True, kw_only=True)
+class UncertaintySettings(SingleTauSettings):
+    """Settings of `UncertaintyTemperature`.
+
+    >>> UncertaintySettings().build(dim=128)
+    UncertaintyTemperature(scale=0.1)
+    """
+
+    name: ClassVar[str] = "uncertainty"
+    has_score: ClassVar[bool] = True
+
+    def build(self, dim: int) -> UncertaintyTemperature:
+        return UncertaintyTemperature(self.tau)

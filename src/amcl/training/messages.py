@@ -17,7 +17,7 @@ def tell_start(config: Config, method: Method, plan: Plan, done: int) -> None:
     if done:
         begin = f"going on after step {done} of {plan.total}"
     logger.info(
-        f"{config.method.describe()}; {config.backbone.backbone} "
+        f"{config.method.describe()}; {config.backbone.name} "
         f"×{config.backbone.width:g}, {trained / 1e6:.1f} M parameters in all; "
         f"{counted(plan.epochs, 'epoch')} of {counted(plan.per_epoch, 'step')} of "
         f"{counted(plan.batch_size, 'image')}: {begin}"

@@ -17,9 +17,9 @@ def make_optimizer(
     """The optimizer of all that a method trains: backbone, heads, φ."""
     groups = parameter_groups(method, settings)
     lr = settings.peak_rate(batch_size)
-    if settings.optimizer == "adamw":
+    if settings.name == "adamw":
         return torch.optim.AdamW(groups, lr=lr, betas=settings.adam_betas)
-    if settings.optimizer == "lars":
+    if settings.name == "lars":
         return LARS(groups, lr=lr, momentum=settings.sgd_momentum, trust=settings.lars_trust)
     return torch.optim.SGD(groups, lr=lr, momentum=settings.sgd_momentum)
 

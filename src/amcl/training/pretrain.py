@@ -275,7 +275,7 @@ def load_data(config: Config) -> DataSet:
     """The images that a run of this configuration trains on."""
     settings = config.data
     return load_dataset(
-        settings.data,
+        settings.source,
         root=Path(settings.data_root) if settings.data_root else None,
         image_size=settings.image_size,
         canvas=settings.canvas,

@@ -61,4 +61,4 @@ def _network(backbone: Backbone) -> str:
     settings, network = backbone.settings, backbone.network
     patches = f" in patches of {network.patch_embed.patch_size[0]}" if is_vit(network) else ""
     size = f"{backbone.image_size} pixels{patches}"
-    return f"{settings.backbone} ×{settings.width:.3g} for {size}"
+    return f"{settings.name} ×{settings.width:.3g} for {size}"

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import tyro
 
 from amcl.settings import Rule
 from amcl.views import boxes
@@ -47,7 +49,7 @@ class ViewSettings:
         ),
     )
 
-    views: str = "abcde"
+    operations: Annotated[str, tyro.conf.arg(name="views")] = "abcde"
     """Operations that are on: a crop, b blur, c gray, d jitter, e flip, s solarize."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Least and most share of the picture's area that a crop takes."""
@@ -85,10 +87,10 @@ class ViewSettings:
     """Probability of the blur in local crops."""
 
     def __post_init__(self) -> None:
-        if unknown := [letter for letter in self.views if letter not in LETTERS]:
+        if unknown := [letter for letter in self.operations if letter not in LETTERS]:
             known = ", ".join(f"{letter} = {name}" for letter, name in LETTERS.items())
             raise ValueError(
-                f"views={self.views!r} has no operation for {', '.join(map(repr, unknown))}: "
+                f"views={self.operations!r} has no operation for {', '.join(map(repr, unknown))}: "
                 f"choose letters from {known}."
             )
         for name in (
@@ -115,9 +117,9 @@ class ViewSettings:
         self._check_overlap()
         if not isinstance(self.local_crops, int) or self.local_crops < 0:
             raise ValueError(f"local_crops must be 0 or more, got {self.local_crops}.")
-        if self.local_crops and "a" not in self.views:
+        if self.local_crops and "a" not in self.operations:
             raise ValueError(
-                f"views={self.views!r} does not crop, and local_crops are crops: add 'a'."
+                f"views={self.operations!r} does not crop, and local_crops are crops: add 'a'."
             )
 
     def local(self) -> "ViewSettings":
@@ -135,10 +137,10 @@ class ViewSettings:
     def _check_overlap(self) -> None:
         if self.overlap is None and self.min_overlap == 0:
             return
-        if "a" not in self.views:
+        if "a" not in self.operations:
             raise ValueError(
-                f"views={self.views!r} does not crop, so that views overlap fully: add 'a', or "
-                "leave out min_overlap and overlap."
+                f"views={self.operations!r} does not crop, so that views overlap fully: add 'a', "
+                "or leave out min_overlap and overlap."
             )
         if self.overlap is None:
             return

@@ -49,7 +49,7 @@ class Views:
         self.size, self.settings = whole_number("size", size), settings
         self.count = whole_number("count", count)
         self.taps = settings.blur_kernel or max(3, size // 10 | 1)
-        if "b" in settings.views and self.taps // 2 >= size:
+        if "b" in settings.operations and self.taps // 2 >= size:
             raise ValueError(
                 f"A blur of {self.taps} pixels is too wide for views of size = {size}: lower "
                 "blur_kernel, or leave 'b' out of views."
@@ -86,7 +86,7 @@ class Views:
         def happens(row: int, letter: str, p: float | tuple[float, float]) -> torch.Tensor:
             first, second = p if isinstance(p, tuple) else (p, p)
             limits = torch.tensor([first, *[second] * (views - 1)]).view(-1, 1)
-            return (uniform[row] < limits) & (letter in s.views)
+            return (uniform[row] < limits) & (letter in s.operations)
 
         return ViewParameters(
             boxes=cuts,
@@ -176,7 +176,7 @@ class Views:
 
     def _color(self, x: torch.Tensor, p: ViewParameters) -> torch.Tensor:
         """Jitter, grayscale, blur and solarize of the views (3, 2n, size, size); in place."""
-        if "d" in self.settings.views:
+        if "d" in self.settings.operations:
             operations.jitter(x, p.jitter.flatten(0, 1), p.order.flatten(0, 1))
         sigma, threshold = p.sigma.flatten(), self.settings.solarize_threshold
         gray, blurred, inverted = (
@@ -196,7 +196,7 @@ class Views:
                 f"shapes must be ({n}, 2), a height and a width above 0 for each image, got "
                 f"{tuple(shapes.shape)}: give the shapes of the {n} pictures, or None."
             )
-        if "a" not in s.views:
+        if "a" not in s.operations:
             return boxes.whole(n).expand(self.count, -1, -1)
         draw = boxes.Draw(shapes, s.crop_scale, s.crop_ratio, generator)
         if self.count != 2:

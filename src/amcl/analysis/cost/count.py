@@ -103,10 +103,10 @@ def image_size_of(config: Config) -> int:
     settings = config.data
     if settings.image_size is not None:
         return settings.image_size
-    if settings.data == "builtin":
+    if settings.source == "builtin":
         return SIZE
-    if settings.data in NAMED:
-        return NAMED[settings.data].image_size
+    if settings.source in NAMED:
+        return NAMED[settings.source].image_size
     # With no memory to keep them in, nothing is decoded.
     return load_data(replace(config, data=replace(settings, memory=0.0, probe="none"))).image_size
 

@@ -31,7 +31,7 @@ def classifier(
     as `backbone` with a linear layer `head`. The module that is given stays as it is.
 
     >>> from amcl.backbones import BackboneSettings
-    >>> backbone = Backbone(BackboneSettings(backbone="resnet18", width=0.25), image_size=32)
+    >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.25), image_size=32)
     >>> classifier(backbone, 7, image_size=32)(torch.randn(2, 3, 32, 32)).shape
     torch.Size([2, 7])
     """
@@ -120,7 +120,7 @@ def _of_backbone(backbone: Backbone, classes: int, drop_path: float, scratch: bo
             if "drop_path_rate" not in str(error):
                 raise
             raise ValueError(
-                f"{backbone.settings.backbone!r} has no drop path: set drop_path=0."
+                f"{backbone.settings.name!r} has no drop path: set drop_path=0."
             ) from error
     network: nn.Module = made.network
     if not scratch:

@@ -84,7 +84,7 @@ def finetune(
 
     >>> from amcl.backbones import Backbone, BackboneSettings
     >>> from amcl.data import MemoryImages
-    >>> backbone = Backbone(BackboneSettings(backbone="resnet18", width=0.125), image_size=16)
+    >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.125), image_size=16)
     >>> pixels = torch.randint(256, (8, 3, 16, 16), dtype=torch.uint8)
     >>> images = Labeled(MemoryImages(pixels), torch.arange(8) % 2)
     >>> settings = FinetuneSettings(epochs=1, warmup_epochs=0, min_steps=0)

@@ -95,7 +95,7 @@ class FinetuneSettings:
     def view_settings(self) -> ViewSettings:
         """What makes a training image; solarize is as likely as in a second view."""
         return ViewSettings(
-            views=self.views,
+            operations=self.views,
             crop_scale=self.crop_scale,
             jitter=self.jitter,
             solarize_p=(ViewSettings().solarize_p[1],) * 2,

@@ -47,5 +47,5 @@ def _backbone(text: str, base: Config) -> dict[str, Any]:
     """Return the settings of `resnet18*0.25`, which is a network and its width."""
     name, _, width = text.partition("*")
     if text == "own":
-        return {"backbone": base.backbone.backbone, "width": base.backbone.width}
+        return {"backbone": base.backbone.name, "width": base.backbone.width}
     return {"backbone": name, "width": positive("width", width or "1")}

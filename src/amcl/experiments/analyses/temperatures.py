@@ -1,12 +1,14 @@
 """Temperature schemes, all with several heads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from amcl.config import Config
 from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.cases import BASELINE, Case, Metric, Part, with_field
 from amcl.recipes import as_published, with_amcl
+from amcl.temperature import temperature_settings
 
 
 @analysis(
@@ -20,11 +22,10 @@ from amcl.recipes import as_published, with_amcl
 )
 def temperatures(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
     """Return the schemes with several heads, beside the method as published."""
-    notes: tuple[str, ...] = ()
-    unsupported: Mapping[str, str] = getattr(base.method, "unsupported", {})
-    if any(value in unsupported for value in values):
-        notes = tuple(f"{name} is left out: it {why}." for name, why in unsupported.items())
-        values = [value for value in values if value not in unsupported]
+    method: Any = base.method
+    refused = {name: method.refusal(temperature_settings(name)) for name in values}
+    notes = tuple(f"{name} is left out: it {reason}." for name, reason in refused.items() if reason)
+    values = [name for name in values if not refused[name]]
     configs = {BASELINE: as_published(base)} | {v: with_scheme(base, v) for v in values}
     return [
         Part(

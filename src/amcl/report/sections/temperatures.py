@@ -47,7 +47,7 @@ def _spread(run: Run, several: bool) -> list[Block]:
     if run.sample is None:
         return [Note("How they are spread over pairs is missing: see Training for why.")]
     charts = in_rows(_distributions(run, run.sample), several)
-    one = f"In each head all pairs have one temperature ({method.temperature})."
+    one = f"In each head all pairs have one temperature ({method.temperature.name})."
     if method.adapts:
         one += (
             " Its projections are too alike to tell pairs apart by: train for longer, or put batch "
