@@ -54,6 +54,12 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, tiny, monkeypatch):
     assert carry_out(tiny, straight).metrics == carry_out(tiny, run).metrics
 
 
+def test_what_a_kill_left_of_a_new_run_is_no_obstacle(tmp_path, tiny):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.config.toml.123.writing").write_text("[da")
+    assert carry_out(tiny, tmp_path / "run").status == "complete"
+
+
 def test_another_run_is_not_gone_on_with(tmp_path, tiny, monkeypatch):
     interrupt_at(monkeypatch, 1)
     with pytest.raises(Interrupted):
