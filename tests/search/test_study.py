@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -86,20 +85,6 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, runs):
     with pytest.raises(RunError, match="not an empty folder"):
         find(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_what_a_kill_left_of_a_new_study_is_taken_up(tmp_path, runs):
-    """Killed while it wrote its listing, a study has its base and a part of the listing."""
-    folder = tmp_path / "s"
-    find(folder, trials=1)
-    made = (folder / "base.toml").read_bytes()
-    shutil.rmtree(folder)
-    folder.mkdir()
-    (folder / "base.toml").write_bytes(made)
-    (folder / ".study.toml.123.writing").write_text("stu")
-    with pytest.raises(RunError, match="not an empty folder"):  # this base is of another study
-        find(folder, trials=1, config=base(seed=1))
-    assert numbers(find(folder, trials=1).records) == [0]
 
 
 def test_trials_that_end_badly_are_recorded_and_do_not_stop_the_study(tmp_path, runs):
