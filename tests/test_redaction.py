@@ -9,6 +9,8 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.pool import NullPool
 
 from amcl.cli import main
+from amcl.cli.pretrain import attempt
+from amcl.errors import RunError
 from amcl.redaction import redact, redact_command
 from amcl.search import study
 
@@ -41,6 +43,14 @@ def test_the_value_of_a_secret_option_is_hidden(option):
 def test_what_is_no_secret_stays():
     plain = ["amcl", "search", "--storage", "sqlite:////a/b@c.db", "--views", "a:b", "x@y"]
     assert redact_command(plain) == "amcl search --storage sqlite:////a/b@c.db --views a:b x@y"
+
+
+def test_an_error_is_shown_without_the_secret_in_it(capsys):
+    def work():
+        raise RunError(f"no route to postgresql://me:{SECRET}@host/db")
+
+    assert attempt("amcl search", work) == 1
+    assert "no route to postgresql://me:***@host/db" in capsys.readouterr().err
 
 
 class StandIn(SQLiteDialect_pysqlite):

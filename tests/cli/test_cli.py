@@ -61,6 +61,9 @@ def test_defaults_come_from_the_set_and_method():
     assert settings.data.source == "cifar10"
     assert settings.optimizer.lr == 0.11
     assert parse(["--data", "some/pictures"]).settings.optimizer.name == "adamw"
+    assert (settings.method.heads, settings.method.adapts) == (3, True)  # AMCL is the default
+    plain = parse(["--data", "cifar10", "--method", "barlow", "--plain"]).settings
+    assert (plain.method.heads, plain.method.adapts) == (1, False)
 
 
 def test_a_recipe_can_be_overridden_in_every_part():

@@ -1,6 +1,7 @@
 """What the command line says of options that are wrong, or would be ignored."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,13 @@ def test_what_is_seldom_meant_is_said():
     assert "--heads 1000 is more than" in said("--heads", "1000")
     assert re.search(r"there are \d\d[\d.]* million more", said("--heads", "1000"))
     assert said("--method", "mae", "--views", "") == ""
+
+
+def test_what_is_seldom_meant_is_said_before_the_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["amcl.cli.pretrain"], "pretrain", lambda *args: None)
+    told = ["pretrain", "--data", "builtin", "--image-size", "7", "--out", str(tmp_path / "run")]
+    assert main(told) == 0
+    assert "--image-size 7 is very small" in capsys.readouterr().err
 
 
 def test_the_options_that_are_checked_are_those_of_the_parser(capsys):

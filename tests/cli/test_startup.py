@@ -1,7 +1,10 @@
 """What a command imports before its first word: importing is what takes the time."""
 
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +42,13 @@ def test_lists_help_and_typing_errors_import_no_more_than_torch(arguments):
     modules = imported(arguments)
     assert "torch" in modules
     assert not modules & {*HEAVY, "torch._dynamo"}
+
+
+def test_reports_and_searches_need_no_extra():
+    file = Path(__file__).parents[2] / "pyproject.toml"
+    requirements = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["dependencies"]
+    names = {re.split("[<>=]", requirement)[0] for requirement in requirements}
+    assert {"jinja2", "matplotlib", "optuna"} <= names
 
 
 def test_timm_has_the_models_that_are_not_looked_up():

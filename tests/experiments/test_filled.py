@@ -12,6 +12,7 @@ from amcl.experiments.cases import AMCL, BASELINE, KNN, LOSS, NONE, SIDE, Case, 
 from amcl.experiments.charts import chart, gains_chart, histograms
 from amcl.experiments.conclusions import conclusion_of
 from amcl.experiments.filled import Filled, numbers_table
+from amcl.experiments.page import topic_of
 from amcl.results import Measurement
 
 of = Measurement.of
@@ -143,6 +144,7 @@ def test_noise_is_told_in_words_and_is_no_rising_line():
     text = conclusion_of(filled)
     assert "1 seed, 200 epochs, judged on 28 images. One image is 3.6 points." in text
     assert "One seed is no evidence" in text
+    assert text in topic_of(filled).markdown()  # so it is on the page too
     assert "heads = 3, a has the highest kNN accuracy, 21.4%, but cannot be told apart" in text
     assert line_styles(filled) == {"None"}
     [row] = [[cell.text for cell in row] for row in filled.table().cells if row[0].text == "a"]

@@ -409,6 +409,8 @@ def test_settings_reach_the_temperature_and_the_loss():
     assert (loss.form, loss.top_k, loss.positive_in_denominator) == ("top_k", 3, False)
     assert make("simclr").loss.beta == 0  # no Ω where nothing adapts
     assert make("barlow", temperature="first-head", beta=0.3).loss.beta == 0.3
+    paper = make("simclr", temperature="adaptive", omega_place="outside", omega_set="literal")
+    assert (paper.loss.omega_place, paper.loss.omega_set) == ("outside", "literal")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+import amcl.sweep.outcome
 from amcl import recipes
+from amcl.checkpoints import RunFolder
 from amcl.config.fields import with_values
 from amcl.errors import Interrupted, RunError
 from amcl.methods import Method
@@ -52,6 +54,18 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, tiny, monkeypatch):
         run / "backbone.safetensors"
     ).read_bytes()
     assert carry_out(tiny, straight).metrics == carry_out(tiny, run).metrics
+
+
+def test_what_a_kill_left_of_a_new_run_is_no_obstacle(tmp_path, tiny, monkeypatch):
+    def start(config, folder, *, resume, on_probe):
+        assert not resume
+        RunFolder(folder).create(config)
+
+    monkeypatch.setattr(amcl.sweep.outcome, "pretrain", start)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/.config.toml.123.writing").write_text("[da")
+    assert carry_out(tiny, tmp_path / "run").status == "complete"
+    assert RunFolder(tmp_path / "run").read_config() == tiny
 
 
 def test_another_run_is_not_gone_on_with(tmp_path, tiny, monkeypatch):

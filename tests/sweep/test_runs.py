@@ -296,6 +296,18 @@ def test_machines_share_a_sweep_through_its_storage(tmp_path, tiny, trained):
     assert not (tmp_path / "three").exists()
 
 
+def test_passwords_are_not_written_down(tmp_path, tiny, monkeypatch):
+    url = "postgresql://me:sesame@host/sweeps"
+    monkeypatch.setattr("amcl.sweep.folder.open_study", lambda *args: optuna.create_study())
+    SweepFolder(tmp_path / "s", url).add(grid(tiny, {"seed": ["0"]}))
+    files = [path for path in (tmp_path / "s").rglob("*") if path.is_file()]
+    assert files
+    assert [path for path in files if b"sesame" in path.read_bytes()] == []
+    with pytest.raises(RunError, match="password is not written down"):
+        _ = SweepFolder(tmp_path / "s").address
+    assert SweepFolder(tmp_path / "s", url).address[0] == url
+
+
 def test_settings_of_a_run_do_not_change(tmp_path, tiny, trained):
     out = tmp_path / "out"
     sweep(grid(tiny, {"seed": ["0"]}), out, tell=quiet)

@@ -262,6 +262,16 @@ def test_lgp_is_two_whole_runs(straight, pictures):
     assert_anchored(second, first)
 
 
+def test_the_length_of_both_stages_is_told_before_the_first(
+    pictures, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr(sys.modules["amcl.training.pretrain"], "_train", lambda *args: None)
+    with caplog.at_level("INFO", logger="amcl"):
+        pretrain(tiny_vit("lgp", pictures, epochs=3), tmp_path / "run")
+    first = next(message for message in caplog.messages if "two stages" in message)
+    assert "2 epochs of MAE (--mae-epochs), then 3 of lgp (--epochs)" in first
+
+
 def test_the_first_stage_is_the_run_of_its_configuration(straight, pictures, tmp_path):
     """Beside the run it belongs to, or alone: the same."""
     pretrain(first_stage(tiny_vit("lgp", pictures)), tmp_path / "alone")
