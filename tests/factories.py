@@ -1,10 +1,18 @@
-"""Settings of methods by the names of options alone."""
+"""Settings of small runs and of methods, by the names of options alone."""
 
 from dataclasses import replace
 from typing import Any
 
+from amcl import recipes
+from amcl.config import Config
+from amcl.config.fields import with_values
 from amcl.methods import MethodSettings, settings_class
 from amcl.temperature.settings import field_names
+
+
+def small_config(recipe: str, **options: Any) -> Config:
+    """A recipe with a network of an eighth of its width, and other options."""
+    return with_values(recipes.recipe(recipe), {"width": 0.125} | options)
 
 
 def method_settings(name: str, *, temperature: str = "constant", **options: Any) -> Any:

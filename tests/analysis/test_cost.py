@@ -27,6 +27,7 @@ from amcl.config import Config
 from amcl.errors import RunError
 from amcl.methods import make_method, method_names
 from amcl.modules import ProjectionHeads
+from factories import change
 from tiny_runs import picture_folder
 
 METHODS = method_names()
@@ -36,7 +37,7 @@ def tiny(name: str, batch_size: int = 8, **method: object) -> Config:
     """A recipe of the built-in set with few images a batch."""
     config = recipes.recipe(f"builtin-{name}")
     run = replace(config.run, batch_size=batch_size)
-    return replace(config, run=run, method=replace(config.method, **method))
+    return replace(config, run=run, method=change(config.method, **method))
 
 
 @cache

@@ -4,12 +4,10 @@ import math
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 import torch
 
-from amcl import recipes
 from amcl.analysis import (
     PairSettings,
     agreement,
@@ -24,21 +22,20 @@ from amcl.analysis import (
     uncertain_positives,
 )
 from amcl.checkpoints import load_method, read_metrics
+from amcl.config.fields import with_values
 from amcl.data import load_dataset
 from amcl.errors import RunError
 from amcl.training import pretrain
+from factories import small_config
 from tiny_runs import picture_folder, tiny_vit
 
 FEW = PairSettings(images=20, seed=3)
 
 
 def tiny(method, epochs=1, **options):
-    config = recipes.recipe(f"builtin-{method}-amcl")
-    return replace(
-        config,
-        run=replace(config.run, epochs=epochs, batch_size=40, probe_every=10),
-        backbone=replace(config.backbone, name="resnet10t", width=0.125),
-        method=replace(config.method, heads=2, projector=(16, 8), **options),
+    options = {"heads": 2, "projector": (16, 8), "backbone": "resnet10t"} | options
+    return small_config(
+        f"builtin-{method}-amcl", epochs=epochs, batch_size=40, probe_every=10, **options
     )
 
 
@@ -95,7 +92,7 @@ def test_it_is_the_method_of_the_checkpoint_on_the_images_held_out(trained, few_
 
 def test_a_scheduled_temperature_is_that_of_the_last_step(few_images, tmp_path):
     config = tiny("simclr", epochs=2, temperature="scheduled", tau_lower=0.1, tau_upper=0.9)
-    config = replace(config, method=replace(config.method, tau_period=4.0))
+    config = with_values(config, {"tau_period": 4.0})
     pretrain(config, tmp_path / "run")
     epoch = 2 - 1 / 4  # two epochs of four steps: the last begins at 1¾
     tau = 0.1 + 0.4 * (1 + math.cos(2 * math.pi * epoch / 4))

@@ -66,7 +66,7 @@ def test_a_recipe_is_of_its_method_and_set(data, method):
 def test_cifar10(method, lr):
     config = recipes.recipe(f"cifar10-{method}")
     optimizer = config.optimizer
-    assert (optimizer.optimizer, optimizer.lr, optimizer.lr_scaling) == ("sgd", lr, "none")
+    assert (optimizer.name, optimizer.lr, optimizer.lr_scaling) == ("sgd", lr, "none")
     assert (optimizer.sgd_momentum, optimizer.weight_decay) == (0.9, 5e-4)
     assert (optimizer.schedule, optimizer.warmup_epochs, optimizer.final_lr) == ("cosine", 0, 0)
     assert config.run.batch_size == 512

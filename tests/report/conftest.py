@@ -5,22 +5,20 @@ from dataclasses import replace
 import pytest
 
 from amcl import recipes
-from amcl.methods import HeadSettings
+from amcl.config.fields import with_values
 from amcl.training import pretrain
+from factories import change
 from tiny_runs import picture_folder, tiny_vit
 
 
 def small(method="simclr", data="builtin", batch_size=80, **heads):
     """Two epochs of two steps, on the images of `few_images`."""
     config = recipes.default(data, method)
-    if isinstance(config.method, HeadSettings):
-        config = replace(config, method=replace(config.method, projector=(16, 8), **heads))
-    return replace(
-        config,
-        backbone=replace(config.backbone, name="resnet10t", width=0.125),
-        data=replace(config.data, workers=0),
-        run=replace(config.run, epochs=2, batch_size=batch_size, probe_every=1, log_every=1),
-        hardware=replace(config.hardware, threads=1),
+    if config.method.has_heads:
+        config = replace(config, method=change(config.method, projector=(16, 8), **heads))
+    options = {"backbone": "resnet10t", "width": 0.125, "workers": 0, "threads": 1, "epochs": 2}
+    return with_values(
+        config, options | {"batch_size": batch_size, "probe_every": 1, "log_every": 1}
     )
 
 

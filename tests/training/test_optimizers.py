@@ -25,6 +25,7 @@ from amcl.training.optimizers import (
     parameter_groups,
     set_rate,
 )
+from factories import method_settings
 
 
 def small_method(settings, name="resnet10t", width=0.125):
@@ -119,7 +120,7 @@ def third_of(name, thirds):
 def test_lgp_learns_by_thirds_of_the_blocks(network, fixed_positions):
     width, thirds = THIRDS[network]
     options = {"projector": (8, 6), "predictor": 4, "heads": 2, "temperature": "adaptive"}
-    settings = LGPSettings(fixed_positions=fixed_positions, pull=0.1, **options)
+    settings = method_settings("lgp", fixed_positions=fixed_positions, pull=0.1, **options)
     method = small_method(settings, network, width)
     optimizer = make_optimizer(
         method, OptimizerSettings(name="adamw", lr=0.2, bias_lr_scale=0.5), 256

@@ -36,6 +36,7 @@ from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
 from amcl.training.trainer import Trainer
 from amcl.training.watch import Watch
+from factories import small_config
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
 MASKED = ("mae", "can")
@@ -52,15 +53,10 @@ def trainer_of(config, data, plan):
 
 def small(method: str = "simclr", amcl: bool = True, **run: object) -> Config:
     """Two epochs of four steps on a built-in set of few images."""
-    config = recipes.recipe(f"builtin-{method}{'-amcl' * amcl}")
     settings = {"epochs": 2, "batch_size": 40, "probe_every": 1, "log_every": 1, **run}
-    queue = {"queue": 120} if method == "moco" else {}
-    return replace(
-        config,
-        run=replace(config.run, **settings),
-        method=replace(config.method, **queue),
-        backbone=replace(config.backbone, width=0.125),
-    )
+    if method == "moco":
+        settings["queue"] = 120
+    return small_config(f"builtin-{method}{'-amcl' * amcl}", **settings)
 
 
 @pytest.mark.parametrize("method", ["simclr", "moco", "simsiam", "barlow"])

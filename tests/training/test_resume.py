@@ -7,12 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from amcl import recipes
 from amcl.checkpoints import RunFolder, read_metrics
 from amcl.checkpoints.files import load_checkpoint
 from amcl.cli import main
@@ -20,6 +18,7 @@ from amcl.config import Config
 from amcl.errors import Interrupted, RunError
 from amcl.methods import Method
 from amcl.training import pretrain
+from factories import small_config
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("few_images")
@@ -27,13 +26,8 @@ pytestmark = pytest.mark.usefixtures("few_images")
 
 def small(**run: object) -> Config:
     """Two epochs of two steps."""
-    config = recipes.recipe("builtin-simclr-amcl")
     settings = {"epochs": 2, "batch_size": 80, "probe_every": 9, "log_every": 1, **run}
-    return replace(
-        config,
-        run=replace(config.run, **settings),
-        backbone=replace(config.backbone, width=0.125),
-    )
+    return small_config("builtin-simclr-amcl", **settings)
 
 
 @pytest.fixture(scope="module")

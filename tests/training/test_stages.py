@@ -18,6 +18,7 @@ from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
 from amcl.errors import Interrupted, RunError
 from amcl.methods import LGPSettings, MAESettings, Method, method_names
+from amcl.temperature import AdaptiveSettings
 from amcl.training import pretrain
 from amcl.training.start import first_stage, fresh_method, init_from, init_of
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
@@ -350,9 +351,9 @@ def test_all_processes_wait_for_the_weights_of_the_first_stage(pictures, tmp_pat
 
 
 def test_the_second_stage_is_checked_before_the_first(tmp_path):
-    wrong = {"temperature": "adaptive", "tau_lower": 2.0, "tau_upper": 1.0}
+    wrong = AdaptiveSettings(tau_lower=2.0, tau_upper=1.0)
     with pytest.raises(ValueError, match="lower < upper"):
-        Config(method=LGPSettings(**wrong))
+        Config(method=LGPSettings(temperature=wrong))
 
 
 def test_the_first_stage_has_maes_optimizer_whatever_the_second_has():
