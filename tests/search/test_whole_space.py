@@ -26,6 +26,7 @@ from amcl.temperature import AdaptiveTemperature
 from amcl.training import pretrain
 from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
+from amcl.training.pretraining_task import PretrainingTask
 from amcl.training.start import first_stage, method_to_train
 from amcl.training.trainer import Trainer
 from amcl.views import ViewSettings
@@ -145,10 +146,12 @@ class Bench:
     def __init__(self, config):
         self.method = method_to_train(config, SIZE, None)
         self.seen, self.images = 0, config.run.batch_size
-        plan = Plan(STEPS * self.images, self.images, 1, 1, 0, 0, 1, check_every=1)
-        self.trainer = Trainer(one_process(), config, plan, small_images(), self.method)
-        self.trainer.inputs = self._inputs
-        self.trainer.optimizer.name.register_step_pre_hook(self._look_at_gradients)
+        plan = Plan(STEPS * self.images, self.images, 1, 1, 0, 0, 1)
+        fabric = one_process()
+        task = PretrainingTask(fabric, config, plan, small_images(), self.method)
+        task.inputs = self._inputs
+        self.trainer = Trainer(fabric, task)
+        self.trainer.optimizer.optimizer.register_step_pre_hook(self._look_at_gradients)
 
     def run(self):
         before = self._weights()
@@ -162,7 +165,7 @@ class Bench:
         assert_finite({name: torch.tensor(v) for name, v in self.method.log_metrics().items()})
         assert any(not torch.equal(value, before[name]) for name, value in self._weights().items())
 
-    def _inputs(self, batch, part):
+    def _inputs(self, batch, step, part):
         """Two noisy views of each image, and the method's masks."""
         views = [batch.pixels + 0.5 * torch.randn_like(batch.pixels) for _ in range(2)]
         drawn = self.method.draw(self.images, torch.default_generator)

@@ -23,7 +23,7 @@ from amcl.training.optimizers import (
     OptimizerSettings,
     make_optimizer,
     parameter_groups,
-    set_rate,
+    set_lr,
 )
 from factories import method_settings
 
@@ -78,7 +78,7 @@ def test_norms_and_biases_are_decayed_only_when_asked(decay_all):
     for name, group in groups.items():
         weight = is_weight(method, name)
         assert group["weight_decay"] == (0.3 if weight or decay_all else 0.0), name
-        assert group["rate_scale"] == (1.0 if weight else 0.024), name
+        assert group["lr_scale"] == (1.0 if weight else 0.024), name
         assert group["is_weight"] == weight, name
     assert not groups["heads.layers.0.bias"]["is_weight"]  # C heads' biases are one tensor
 
@@ -87,7 +87,7 @@ def test_norms_and_biases_are_decayed_only_when_asked(decay_all):
 def test_only_predictors_keep_their_rate(fixed):
     groups = group_of(simsiam(fixed_predictor_rate=fixed), OptimizerSettings())
     for name, group in groups.items():
-        assert group["fixed_rate"] == (fixed and name.startswith("predictors.")), name
+        assert group["constant_lr"] == (fixed and name.startswith("predictors.")), name
 
 
 def test_only_weights_of_heads_are_taken_head_by_head():
@@ -125,7 +125,7 @@ def test_lgp_learns_by_thirds_of_the_blocks(network, fixed_positions):
     optimizer = make_optimizer(
         method, OptimizerSettings(name="adamw", lr=0.2, bias_lr_scale=0.5), 256
     )
-    set_rate(optimizer, 0.2, 0.25)
+    set_lr(optimizer, 0.2, 0.25)
     names = {id(p): name for name, p in method.named_parameters()}
     rates = [(names[id(p)], p, g["lr"]) for g in optimizer.param_groups for p in g["params"]]
     trained = [name for name, p in method.named_parameters() if p.requires_grad]
@@ -146,10 +146,10 @@ def test_each_third_has_its_own_rate_and_0_holds_it_fixed():
     groups = group_of(method, OptimizerSettings())
     scales = (0.0, 0.3, 0.7)
     for name, group in groups.items():
-        assert group["rate_scale"] == scales[third_of(name, THIRDS["test_vit"][1])], name
+        assert group["lr_scale"] == scales[third_of(name, THIRDS["test_vit"][1])], name
     sgd = make_optimizer(method, OptimizerSettings(lr=0.1), 256)
     before = copy.deepcopy(method.state_dict())
-    set_rate(sgd, 0.1, 1.0)
+    set_lr(sgd, 0.1, 1.0)
     for p in method.parameters():
         p.grad = torch.ones_like(p) if p.requires_grad else None
     sgd.step()
@@ -161,7 +161,7 @@ def test_other_methods_learn_at_one_rate():
     settings = MoCoV3Settings(projector=(8, 6), predictor=4)
     method = small_method(settings, "test_vit", 1.0)
     groups = group_of(method, OptimizerSettings())
-    assert {group["rate_scale"] for group in groups.values()} == {1.0}
+    assert {group["lr_scale"] for group in groups.values()} == {1.0}
     still = ("keys.", "backbone.network.patch_embed.", "backbone.network.pos_embed")
     assert groups.keys() == {n for n, _ in method.named_parameters() if not n.startswith(still)}
 
@@ -197,11 +197,11 @@ def test_rate_is_set_for_each_group():
     settings = OptimizerSettings(lr=0.4, bias_lr_scale=0.5)
     method = simsiam()
     optimizer = make_optimizer(method, settings, 256)
-    assert set_rate(optimizer, 0.4, 0.1) == pytest.approx(0.04)
+    assert set_lr(optimizer, 0.4, 0.1) == pytest.approx(0.04)
     for group in optimizer.param_groups:
-        wanted = 0.4 * (1 if group["fixed_rate"] else 0.1) * (1 if group["is_weight"] else 0.5)
+        wanted = 0.4 * (1 if group["constant_lr"] else 0.1) * (1 if group["is_weight"] else 0.5)
         assert group["lr"] == pytest.approx(wanted)
-    assert {group["fixed_rate"] for group in optimizer.param_groups} == {True, False}
+    assert {group["constant_lr"] for group in optimizer.param_groups} == {True, False}
 
 
 def test_settings_reach_the_optimizer():
@@ -363,7 +363,7 @@ def test_state_dict_goes_on_where_it_stopped(optimizer):
     params = list(method.parameters())
     first = make_optimizer(method, settings, 256)
     steps(first, params, random_gradients(params, 2))
-    set_rate(first, 0.1, 0.5)
+    set_lr(first, 0.1, 0.5)
 
     other = copy.deepcopy(method)
     second = make_optimizer(other, settings, 256)

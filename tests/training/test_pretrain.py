@@ -34,7 +34,7 @@ from amcl.training import watch as watching
 from amcl.training.display import Display
 from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
-from amcl.training.trainer import Trainer
+from amcl.training.pretraining_task import PretrainingTask
 from amcl.training.watch import Watch
 from factories import small_config
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
@@ -44,11 +44,11 @@ loop = sys.modules["amcl.training.pretrain"]
 pytestmark = pytest.mark.usefixtures("few_images")
 
 
-def trainer_of(config, data, plan):
-    """A trainer on this process, as though it were one of several."""
+def task_of(config, data, plan):
+    """The task on this process, as though it were one of several."""
     method = make_method(config.method, Backbone(config.backbone, data.image_size))
     config = replace(config, hardware=replace(config.hardware, channels_last=False))
-    return Trainer(make_fabric(config.hardware), config, plan, data, method)
+    return PretrainingTask(make_fabric(config.hardware), config, plan, data, method)
 
 
 def small(method: str = "simclr", amcl: bool = True, **run: object) -> Config:
@@ -194,11 +194,10 @@ def test_an_image_is_fed_alike_whatever_the_parts_and_processes(tmp_path, method
         found = []
         for part in range(accumulate):
             for rank in range(world_size):
-                plan = Plan(8, 8, accumulate, 1, 0, rank, world_size, 1)
-                trainer = trainer_of(config, data, plan)
-                trainer.step = 3
+                plan = Plan(8, 8, accumulate, 1, 0, rank, world_size)
+                task = task_of(config, data, plan)
                 rows = slice(*plan.rows(part))
-                seen, beside = trainer.inputs(Batch(pixels[rows], shapes[rows]), part)
+                seen, beside = task.inputs(Batch(pixels[rows], shapes[rows]), 3, part)
                 found.append([torch.stack(seen), *beside["drawn"]])
         return [torch.cat(values, dim=1) for values in zip(*found, strict=True)]
 
@@ -215,12 +214,11 @@ def test_an_image_is_fed_alike_whatever_the_parts_and_processes(tmp_path, method
 def test_steps_draw_anew(tmp_path):
     config = tiny_vit("can", picture_folder(tmp_path / "pictures", count=8))
     data = load_dataset(config.data.source, image_size=16, workers=0, validation=0)
-    trainer = trainer_of(config, data, Plan(8, 8, 1, 1, 0, 0, 1, 1))
+    task = task_of(config, data, Plan(8, 8, 1, 1, 0, 0, 1))
     batch = Batch(torch.zeros(8, 3, 16, 16, dtype=torch.uint8), None)
 
     def drawn(step: int):
-        trainer.step = step
-        return trainer.inputs(batch)[1]["drawn"]
+        return task.inputs(batch, step)[1]["drawn"]
 
     first, again, later = (drawn(step) for step in (3, 3, 4))
     for a, b, c in zip(first, again, later, strict=True):

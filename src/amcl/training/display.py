@@ -1,4 +1,4 @@
-"""What a person sees during a run: a progress bar on a terminal, lines elsewhere."""
+"""Progress of a training for people: a bar on a terminal, lines elsewhere."""
 
 import logging
 import time
@@ -7,20 +7,23 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from amcl.progress import duration
+
 logger = logging.getLogger("amcl")
 console = Console(stderr=True, highlight=False)
 
-_SECONDS, _PARTS = 30.0, 10  # between lines within an epoch; and how many an epoch has at most
+_SECONDS = 30.0  # at least between lines within an epoch
+_PARTS = 10  # at most so many lines within an epoch
 
 
 def log_to_console(level: int = logging.INFO) -> None:
-    """Send what the package has to say to the terminal."""
+    """Send the messages of the package to the terminal."""
     logger.setLevel(level)
-    known = [handler for handler in logger.handlers if isinstance(handler, _Lines)]
-    if not known:
-        known = [_Lines()]
-        logger.addHandler(known[0])
-    for handler in known:
+    handlers = [handler for handler in logger.handlers if isinstance(handler, _Lines)]
+    if not handlers:
+        handlers = [_Lines()]
+        logger.addHandler(handlers[0])
+    for handler in handlers:
         handler.setLevel(level)
 
 
@@ -32,12 +35,26 @@ class _Lines(logging.Handler):
 
 
 class Display:
-    """Progress of a run: epoch, loss, images per second, time left."""
+    """Progress of a training: epoch, loss, images per second, time left.
 
-    def __init__(self, total: int, per_epoch: int, batch_size: int, shown: bool) -> None:
-        self.total, self.per_epoch, self.batch_size = total, per_epoch, batch_size
+    Args:
+        total: Number of steps.
+        per_epoch: Number of steps of an epoch.
+        batch_size: Number of images of a step.
+        shown: Show it, as the first process does.
+        name: What is trained, where that is not clear.
+    """
+
+    def __init__(
+        self, total: int, per_epoch: int, batch_size: int, shown: bool = True, name: str = ""
+    ) -> None:
+        self.total = total
+        self.per_epoch = per_epoch
+        self.batch_size = batch_size
+        self.shown = shown
+        self._title = f"{name}: epoch" if name else "epoch"
         self.bar = Progress(
-            TextColumn("epoch {task.fields[epoch]}"),
+            TextColumn(f"{self._title} {{task.fields[epoch]}}"),
             BarColumn(),
             TextColumn("loss {task.fields[loss]}  {task.fields[rate]} images/s "),
             TimeRemainingColumn(),
@@ -47,10 +64,16 @@ class Display:
             transient=True,
         )
         self._in_lines = shown and not console.is_terminal
-        self.task: TaskID | None = None
-        self.first = self.marked = 0
-        self.begun = self.since = time.perf_counter()
-        self._told = 0, self.since
+        self._bar_task: TaskID | None = None
+        self._first_step = 0
+        self._marked_step = 0
+        self._line_step = 0
+        self._begin = self._marked = self._last_line = time.perf_counter()
+
+    @property
+    def epochs(self) -> int:
+        """Number of epochs."""
+        return self.total // self.per_epoch
 
     def __enter__(self) -> "Display":
         self.bar.start()
@@ -66,53 +89,51 @@ class Display:
 
     def start(self, step: int) -> None:
         """Begin at a step."""
-        self.first, self.begun = step, time.perf_counter()
+        self._first_step = step
+        self._begin = time.perf_counter()
         self.mark(step)
-        self.task = self.bar.add_task(
+        self._bar_task = self.bar.add_task(
             "", total=self.total, completed=step, epoch=self._epoch(step), loss="…", rate="…"
         )
 
     def advance(self, step: int, loss: float) -> None:
         """Show that `step` steps are done."""
-        if self.task is None:
+        if self._bar_task is None:
             raise RuntimeError("start() comes before advance()")
         rate = f"{self.rate(step):.0f}"
         self.bar.update(
-            self.task, completed=step, epoch=self._epoch(step), loss=f"{loss:.3f}", rate=rate
+            self._bar_task, completed=step, epoch=self._epoch(step), loss=f"{loss:.3f}", rate=rate
         )
-        self._tell(step, loss)
+        self._log_line(step, loss)
 
     def rate(self, step: int) -> float:
-        """Images per second since the last mark."""
-        seconds = max(time.perf_counter() - self.since, 1e-9)
-        return (step - self.marked) * self.batch_size / seconds
+        """Return the number of images per second since the last mark."""
+        seconds = max(time.perf_counter() - self._marked, 1e-9)
+        return (step - self._marked_step) * self.batch_size / seconds
 
     def mark(self, step: int) -> None:
         """Count speed anew from here: a new epoch, after probes and checkpoints."""
-        self.marked, self.since = step, time.perf_counter()
-        self._told = step, self.since
+        self._marked_step = self._line_step = step
+        self._marked = self._last_line = time.perf_counter()
 
     def left(self, step: int) -> str:
-        """Time left, for people."""
-        seconds = (time.perf_counter() - self.begun) / max(step - self.first, 1)
-        seconds *= self.total - step
-        if seconds < 90:
-            return f"{seconds:.0f} s"
-        return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        """Return the time left, for people."""
+        seconds = (time.perf_counter() - self._begin) / max(step - self._first_step, 1)
+        return duration(seconds * (self.total - step))
 
-    def _tell(self, step: int, loss: float) -> None:
+    def _log_line(self, step: int, loss: float) -> None:
         """Write a line now and then within a long epoch, where there is no bar."""
-        told, since = self._told
-        enough = (step - told) * _PARTS >= self.per_epoch
-        now, within = time.perf_counter(), step % self.per_epoch
-        if self._in_lines and within and enough and now - since >= _SECONDS:
-            self._told = step, now
+        within = step % self.per_epoch
+        is_due = (step - self._line_step) * _PARTS >= self.per_epoch
+        now = time.perf_counter()
+        if self._in_lines and within and is_due and now - self._last_line >= _SECONDS:
+            self._line_step = step
+            self._last_line = now
             logger.info(
-                "epoch %s  %.0f %%  loss %.4f  %.0f images/s  %s left",
-                *(self._epoch(step), 100 * within / self.per_epoch, loss),
+                "%s %s  %.0f %%  loss %.4f  %.0f images/s  %s left",
+                *(self._title, self._epoch(step), 100 * within / self.per_epoch, loss),
                 *(self.rate(step), self.left(step)),
             )
 
     def _epoch(self, step: int) -> str:
-        epochs = self.total // self.per_epoch
-        return f"{min(step // self.per_epoch + 1, epochs)}/{epochs}"
+        return f"{min(step // self.per_epoch + 1, self.epochs)}/{self.epochs}"

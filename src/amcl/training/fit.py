@@ -11,7 +11,7 @@ _WARMUP = 0.1  # the longest warm-up of a shortened run, as a share of it
 
 
 def suitable_batch(images: int, most: int, unit: int = 1) -> int:
-    """A batch size of at most `most`, a multiple of `unit`, that gives an epoch enough steps.
+    """Return a batch size of at most `most`, a multiple of `unit`, with enough steps an epoch.
 
     Few images are divided into eight steps, or into fewer steps of about 32 images, so that less
     than a step's share of them is left over.
@@ -26,8 +26,9 @@ def suitable_batch(images: int, most: int, unit: int = 1) -> int:
 
 
 def fitted(config: Config, images: int, processes: int = 1) -> tuple[Config, list[str]]:
-    """The configuration with what `--fit` names made to suit the images; what was changed."""
-    names, notes = config.run.fit or (), []
+    """Return the configuration with what `--fit` names made to suit the images, and the changes."""
+    names = config.run.fit or ()
+    notes: list[str] = []
     config = replace(config, run=replace(config.run, fit=None))
     if "batch_size" in names:
         run, unit = config.run, config.run.accumulate * processes

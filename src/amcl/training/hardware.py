@@ -1,10 +1,11 @@
-"""What a run runs on: the choice of devices and precision, handed to Lightning Fabric."""
+"""Devices and precision, handed to Lightning Fabric; requests to stop."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def make_fabric(settings: HardwareSettings) -> Fabric:
-    """Fabric for these settings. Under torchrun, the processes it started are taken."""
+    """Return Fabric for these settings. Under torchrun, the processes it started are taken."""
     from lightning_fabric import Fabric
     from lightning_fabric.strategies.ddp import DDPStrategy
 
@@ -37,8 +38,8 @@ def make_fabric(settings: HardwareSettings) -> Fabric:
     several = devices * nodes > 1
     # Buffers need no broadcast: queues are equal on all processes, and running statistics of
     # batch norm are read from the first only.
-    known = inspect.signature(DistributedDataParallel.__init__).parameters
-    name = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    names = inspect.signature(DistributedDataParallel.__init__).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
     options: dict[str, Any] = {name: False}
     strategy: Any = DDPStrategy(**options) if several else "auto"
     return Fabric(
@@ -50,6 +51,23 @@ def make_fabric(settings: HardwareSettings) -> Fabric:
     )
 
 
+def fabric_on(device: torch.device, precision: str) -> Fabric:
+    """Return Fabric for one device, in this process.
+
+    Example:
+        >>> fabric_on(torch.device("cpu"), "32").device
+        device(type='cpu')
+    """
+    from lightning_fabric import Fabric
+
+    is_cuda = device.type == "cuda"
+    return Fabric(
+        accelerator=device.type,
+        devices=[torch.empty(0, device=device).get_device()] if is_cuda else 1,
+        precision=cast(Any, _precision(precision, device.type)),
+    )
+
+
 def set_threads(threads: int) -> None:
     """Let torch compute with that many CPU threads; 0 leaves the number to torch."""
     if threads < 0:
@@ -58,49 +76,51 @@ def set_threads(threads: int) -> None:
         torch.set_num_threads(threads)
 
 
-def find_accelerator(asked: str) -> str:
-    """cpu, cuda or mps: what was asked for, or the best there is for auto."""
+def find_accelerator(name: str) -> str:
+    """Return cpu, cuda or mps: the one of this name, or the best there is for auto."""
     has = {
         "cpu": True,
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
     }
-    if asked == "auto":
+    if name == "auto":
         return "cuda" if has["cuda"] else "mps" if has["mps"] else "cpu"
-    if not has[asked]:
-        raise RunError(f"--accelerator {asked}: this machine has none. Use auto or cpu.")
-    return asked
+    if not has[name]:
+        raise RunError(f"--accelerator {name}: this machine has none. Use auto or cpu.")
+    return name
 
 
-def _precision(asked: str, accelerator: str) -> str:
+def _precision(name: str, accelerator: str) -> str:
     if accelerator == "cpu":
-        if asked in ("16", "bf16"):
+        if name in ("16", "bf16"):
             raise RunError(
-                f"--precision {asked} is for GPUs: on a CPU it is no faster, and some die of it. "
+                f"--precision {name} is for GPUs: on a CPU it is no faster, and some die of it. "
                 "Use 32 or auto."
             )
         return "32-true"
-    if asked == "auto":
+    if name == "auto":
         bf16 = accelerator == "cuda" and torch.cuda.is_bf16_supported()
         return "bf16-mixed" if bf16 else "32-true"
-    return {"32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[asked]
+    return {"32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed"}[name]
 
 
 class StopRequest:
-    """Turns Ctrl-C and SIGTERM into a wish that the loop grants between two steps.
+    """Turns Ctrl-C and SIGTERM into a request that the loop grants between two steps.
 
-    A second Ctrl-C interrupts at once.
+    A second Ctrl-C interrupts at once. Outside the main thread, which alone gets signals, it does
+    nothing.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
-        self._asked = 0.0
+        self._requested = 0.0
         self._message: str | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._ask)
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._request)
         return self
 
     def __exit__(
@@ -114,7 +134,7 @@ class StopRequest:
 
     @contextmanager
     def at_once(self, message: str) -> Iterator[None]:
-        """While nothing could be lost: a signal ends the run where it is, with this message."""
+        """Let a signal end the run where it is, with this message, while nothing could be lost."""
         if self.signal is not None:
             raise Interrupted(message, self.signal)
         self._message = message
@@ -126,14 +146,15 @@ class StopRequest:
     def end_waiting(self, patience: float) -> None:
         """Raise `StoppedWaiting` if a stop was asked for longer ago than `patience` seconds.
 
-        For a run that waits for images: its next step, which would grant the wish, may never come.
+        For a run that waits for images: its next step, which would grant it, may never come.
         """
-        if self.signal is not None and time.monotonic() - self._asked >= patience:
+        if self.signal is not None and time.monotonic() - self._requested >= patience:
             raise StoppedWaiting
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _request(self, number: int, frame: FrameType | None) -> None:
         if self.signal == signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal, self._asked = number, time.monotonic()
+        self.signal = number
+        self._requested = time.monotonic()
         if self._message is not None:
             raise Interrupted(self._message, number)

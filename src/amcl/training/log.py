@@ -1,17 +1,13 @@
-"""The log of a run: metrics in its folder, other trackers, and what a person sees."""
+"""The log of a training: metrics for the run folder and trackers, and what a person sees."""
 
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
-from types import TracebackType
+from collections.abc import Sequence
 from typing import Any
 
-from amcl.checkpoints.run_folder import RunFolder
-from amcl.config import Config
 from amcl.training.display import Display
-from amcl.training.plan import Plan
-from amcl.training.trackers import make_trackers
+from amcl.training.trackers import Writer
 
 logger = logging.getLogger("amcl")
 
@@ -19,36 +15,25 @@ logger = logging.getLogger("amcl")
 class RunLog:
     """Writes metrics to the run folder and to trackers, and shows progress.
 
-    On processes other than the first it does nothing. Trackers are closed however the run ends.
+    Args:
+        display: Progress on the terminal; one that is not shown belongs to a process other than the
+            first.
+        writers: The run folder and trackers. Without any, the training is a part of something that
+            reports on its own, and epochs are no news.
+        log_every: Number of steps between rows of metrics.
     """
 
-    def __init__(self, folder: RunFolder, config: Config, plan: Plan, first: bool) -> None:
-        self.folder, self.epochs, self.per_epoch = folder, plan.epochs, plan.per_epoch
-        self.log_every, self.first = config.run.log_every, first
-        self.trackers = make_trackers(config, folder.path) if first else []
-        self.display = Display(plan.total, plan.per_epoch, plan.batch_size, shown=first)
-        self._stack = ExitStack()
-
-    def __enter__(self) -> RunLog:
-        for tracker in self.trackers:
-            self._stack.callback(tracker.close)
-        self._stack.enter_context(self.display)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+    def __init__(
+        self, display: Display, writers: Sequence[Writer] = (), log_every: int = 1
     ) -> None:
-        self._stack.__exit__(kind, error, trace)
+        self.display = display
+        self.writers = writers
+        self.log_every = log_every
 
     def write(self, row: dict[str, Any]) -> None:
-        """Write a row of metrics to the folder and to all trackers."""
-        if self.first:
-            self.folder.write(row)
-            for tracker in self.trackers:
-                tracker.write(row)
+        """Write a row of metrics."""
+        for writer in self.writers:
+            writer.write(row)
 
     def step(self, step: int, loss: float, lr: float) -> None:
         """Show a step, and write its loss now and then."""
@@ -58,19 +43,22 @@ class RunLog:
 
     def epoch(self, step: int, loss: float, lr: float, metrics: dict[str, float]) -> None:
         """Write and show the mean loss and the metrics of an epoch that has ended."""
-        number, rate = step // self.per_epoch, round(self.display.rate(step), 1)
+        display = self.display
+        number = step // display.per_epoch
+        rate = round(display.rate(step), 1)
         row = {"kind": "epoch", "step": step, "epoch": number, "loss": loss, "lr": lr}
         self.write({**row, "images_per_second": rate, **metrics})
-        if self.first:
+        if display.shown:
+            is_news = self.writers and not display.bar.live.is_started
             logger.log(
-                logging.DEBUG if self.display.bar.live.is_started else logging.INFO,
+                logging.INFO if is_news else logging.DEBUG,
                 "epoch %d/%d  loss %.4f  %.0f images/s  %s left",
-                *(number, self.epochs, loss, rate, self.display.left(step)),
+                *(number, display.epochs, loss, rate, display.left(step)),
             )
 
     def probe(self, step: int, metrics: dict[str, float], advice: list[str]) -> dict[str, Any]:
-        """Write and show the metrics of a probe; returns the row."""
-        number = step // self.per_epoch
+        """Write and show the metrics of a probe, and return their row."""
+        number = step // self.display.per_epoch
         row = {"kind": "probe", "step": step, "epoch": number, **metrics}
         self.write(row)
         text = "  ".join(

@@ -1,4 +1,4 @@
-"""What a run says of itself: at its start, when it stops, when it diverges."""
+"""Messages of a pre-training run, at its start and where it cannot start."""
 
 import logging
 
@@ -45,25 +45,21 @@ def tell_new_length(config: Config, plan: Plan, done: int, before: int) -> None:
     )
 
 
+def how_to_resume(folder: RunFolder) -> str:
+    """Return how to resume a run that was stopped."""
+    return f"Resume with: amcl pretrain --resume {folder.resumed_by}"
+
+
 def before_training(folder: RunFolder) -> str:
-    """What to do after a stop while images are read."""
+    """Return what to do after a stop while images are read."""
+    again = "Nothing was written: start it again with the same command."
     if folder.config.exists():
-        again = f"Resume with: amcl pretrain --resume {folder.resumed_by}"
-    else:
-        again = "Nothing was written: start it again with the same command."
+        again = how_to_resume(folder)
     return f"stopped while images were read, before the first step. {again}"
 
 
-def how_to_resume(folder: RunFolder, done: int, plan: Plan) -> str:
-    """What to do after a stop."""
-    return (
-        f"stopped after step {done} of {plan.total}, everything is saved. "
-        f"Resume with: amcl pretrain --resume {folder.resumed_by}"
-    )
-
-
 def shorter_than_done(folder: RunFolder, done: int, plan: Plan, stored: Config) -> str:
-    """Why a run with more steps than planned cannot be resumed."""
+    """Return why a run with more steps than planned cannot be resumed."""
     steps = f"{folder.path} has trained for {done} steps"
     if stored.run.epochs != plan.epochs:
         least = -(-done // plan.per_epoch)
@@ -74,25 +70,8 @@ def shorter_than_done(folder: RunFolder, done: int, plan: Plan, stored: Config) 
     )
 
 
-def non_finite(what: str, done: int, folder: RunFolder, config: Config) -> str:
-    """That training diverged, and what may help."""
-    kept = (
-        f"The last good checkpoint is kept: {folder.checkpoint}"
-        if folder.checkpoint.exists()
-        else "No checkpoint had been written"
-    )
-    method = config.method
-    remedies = [f"a lower {method.lr_option}", "a longer --warmup-epochs", "--clip 1"]
-    if method.adapts:
-        remedies.append("a higher --tau-lower")
-    return (
-        f"{what} is not finite after step {done}: training diverged and was stopped. {kept}. Start "
-        f"again with {', '.join(remedies[:-1])} or {remedies[-1]}."
-    )
-
-
 def _rate(config: Config, plan: Plan) -> str:
-    """The learning rate, its scaling by the batch, and its warm-up."""
+    """Return the learning rate, its scaling by the batch, and its warm-up, in words."""
     optimizer = config.optimizer
     text = f"learning rate {optimizer.peak_rate(plan.batch_size):.3g}"
     if optimizer.lr_scaling != "none":

@@ -14,7 +14,7 @@ from amcl.modules import ProjectionHeads
 def make_optimizer(
     method: Method, settings: OptimizerSettings, batch_size: int
 ) -> torch.optim.Optimizer:
-    """The optimizer of all that a method trains: backbone, heads, φ."""
+    """Return the optimizer of all that a method trains: backbone, heads, φ."""
     groups = parameter_groups(method, settings)
     lr = settings.peak_rate(batch_size)
     if settings.name == "adamw":
@@ -24,21 +24,37 @@ def make_optimizer(
     return torch.optim.SGD(groups, lr=lr, momentum=settings.sgd_momentum)
 
 
-def set_rate(optimizer: torch.optim.Optimizer, peak: float, factor: float) -> float:
-    """Set every group's learning rate; returns that of the weights."""
+def set_lr(optimizer: torch.optim.Optimizer, peak: float, factor: float) -> float:
+    """Set the learning rate of every group for a step.
+
+    Args:
+        optimizer: Its groups have an `lr_scale`; those with `constant_lr` set ignore the factor.
+        peak: The highest learning rate.
+        factor: The learning rate of the step, as a share of its peak.
+
+    Returns:
+        The learning rate of groups with a scale of 1.
+
+    Example:
+        >>> weight = nn.Parameter(torch.zeros(1))
+        >>> optimizer = torch.optim.SGD([{"params": weight, "lr_scale": 0.5}], lr=1.0)
+        >>> set_lr(optimizer, peak=1.0, factor=0.1), optimizer.param_groups[0]["lr"]
+        (0.1, 0.05)
+    """
     for group in optimizer.param_groups:
-        group["lr"] = peak * group["rate_scale"] * (1.0 if group["fixed_rate"] else factor)
+        is_constant = group.get("constant_lr", False)
+        group["lr"] = peak * group["lr_scale"] * (1.0 if is_constant else factor)
     return peak * factor
 
 
 def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[str, Any]]:
-    """Parameters by how they are treated: weights or norms and biases, and by their rates.
+    """Return parameters by how they are treated: weights or norms and biases, and by their rates.
 
     Weights of several heads are one tensor (C, out, in), marked so that LARS treats each head as
     the layer it is.
     """
     scales = method.lr_scales()
-    fixed = {id(p) for part in method.constant_lr_modules() for p in part.parameters()}
+    constant = {id(p) for part in method.constant_lr_modules() for p in part.parameters()}
     of_heads = {
         id(p)
         for part in method.modules()
@@ -49,20 +65,21 @@ def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[s
     groups: dict[tuple[bool, bool, bool, float], list[nn.Parameter]] = {}
     for parameter in method.parameters():
         if parameter.requires_grad:
-            of_head, scale = id(parameter) in of_heads, scales.get(parameter, 1.0)
-            kind = (parameter.ndim > 1, id(parameter) in fixed, of_head, scale)
+            of_head = id(parameter) in of_heads
+            scale = scales.get(parameter, 1.0)
+            kind = (parameter.ndim > 1, id(parameter) in constant, of_head, scale)
             groups.setdefault(kind, []).append(parameter)
     decay = settings.weight_decay
     return [
         {
             "params": parameters,
             "weight_decay": decay if is_weight or settings.decay_norm_and_bias else 0.0,
-            "rate_scale": scale * (1.0 if is_weight else settings.bias_lr_scale),
-            "fixed_rate": is_fixed,
+            "lr_scale": scale * (1.0 if is_weight else settings.bias_lr_scale),
+            "constant_lr": is_constant,
             "is_weight": is_weight,
             "per_head": per_head,
         }
-        for (is_weight, is_fixed, per_head, scale), parameters in groups.items()
+        for (is_weight, is_constant, per_head, scale), parameters in groups.items()
     ]
 
 

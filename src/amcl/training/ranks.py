@@ -32,7 +32,8 @@ def shared_errors() -> Iterator[None]:
     if world_size() == 1:
         yield
         return
-    store, number = dist.distributed_c10d._get_default_store(), rank()
+    store = dist.distributed_c10d._get_default_store()
+    number = rank()
     watcher = _Watcher(store, number)
     watcher.start()
     try:
@@ -43,7 +44,7 @@ def shared_errors() -> Iterator[None]:
         if watcher.message is not None:
             raise RunError(watcher.message) from error
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
-        watcher.done.set()  # it need not be told of its own error
+        watcher.done.set()  # it need not look for its own error
         store.set(_ERROR, f"process {number}: {reason}")
         _wait_for_readers(store)
         raise
@@ -60,7 +61,8 @@ class _Watcher(threading.Thread):
 
     def __init__(self, store: Any, number: int) -> None:
         super().__init__(daemon=True)
-        self.store, self.number = store, number
+        self.store = store
+        self.number = number
         self.message: str | None = None
         self.done = threading.Event()
 

@@ -1,14 +1,12 @@
-"""When a run saves its checkpoint, and which checkpoints it keeps."""
+"""When training saves its checkpoint, and which checkpoints it keeps."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 from amcl.checkpoints.files import keep_checkpoint, save_checkpoint
-from amcl.checkpoints.run_folder import RunFolder
-from amcl.config import Config
-from amcl.training.plan import Plan
 from amcl.training.trainer import Trainer
 
 PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs
@@ -18,42 +16,79 @@ class CheckpointPolicy:
     """Saves a trainer's state when it is due; only the first process writes.
 
     Checkpoints are due at the ends of epochs (`save_every`), after `save_minutes`, where one is to
-    be kept (`keep_every`), at the end of the run and when it is stopped.
+    be kept (`keep_every`), at the end of the training and when it is stopped.
+
+    Args:
+        trainer: The trainer whose state is saved.
+        path: The checkpoint; None writes none.
+        resume: A sentence that says how a stopped training is resumed.
+        from_start: Save the state before the first step too.
+        save_every: Number of epochs between checkpoints; epochs of a few seconds share one.
+        save_minutes: Minutes between checkpoints within an epoch.
+        keep_every: Number of epochs between checkpoints that are kept for good; 0 for none.
+        about: What a model needs to be used without its data set.
     """
 
     def __init__(
-        self, trainer: Trainer, folder: RunFolder, config: Config, plan: Plan, about: dict[str, Any]
+        self,
+        trainer: Trainer,
+        path: Path | None,
+        resume: str,
+        *,
+        from_start: bool = False,
+        save_every: int = 1,
+        save_minutes: float = 10.0,
+        keep_every: int = 0,
+        about: dict[str, Any] | None = None,
     ) -> None:
-        self.trainer, self.folder, self.settings, self.plan = trainer, folder, config.run, plan
-        self.about = about
-        """What a model needs to be used without its data set."""
+        self.trainer = trainer
+        self.path = path
+        self.resume = resume
+        self.from_start = from_start
+        self.save_every = save_every
+        self.save_minutes = save_minutes
+        self.keep_every = keep_every
+        self.about = about or {}
         self._saved = time.monotonic()
 
     def trained(self) -> dict[str, Any]:
-        """Return `about` with the progress of the run."""
+        """Return `about` with the progress of the training."""
         step = self.trainer.step
-        return {**self.about, "step": step, "epoch": step / self.plan.per_epoch}
+        return {**self.about, "step": step, "epoch": step / self.trainer.task.per_epoch}
 
     def save(self) -> None:
-        """Save the trainer's state now; an error if it is not finite."""
+        """Save the trainer's state now; raise an error if it is not finite."""
         if self.trainer.fabric.is_global_zero:
-            self.trainer.require_finite()
-            state = {**self.trainer.state_dict(), "trained": self.trained()}
-            save_checkpoint(self.folder.checkpoint, state)
+            self.trainer.task.require_finite()
+            if self.path is not None:
+                save_checkpoint(self.path, {**self.trainer.state_dict(), "trained": self.trained()})
         self._saved = time.monotonic()
 
     def save_if_due(self, stopped: bool = False) -> None:
         """Save the state if it is due, and keep the checkpoint of the epoch if that is asked for.
 
         Args:
-            stopped: The run was asked to stop, and so everything is saved.
+            stopped: The training was asked to stop, and so everything is saved.
         """
-        step, run, plan = self.trainer.step, self.settings, self.plan
-        seconds, ends_epoch = time.monotonic() - self._saved, step % plan.per_epoch == 0
-        keep = ends_epoch and plan.is_multiple(step, run.keep_every)
-        due = ends_epoch and seconds > PAUSE and plan.is_multiple(step, run.save_every)
-        late = seconds >= 60 * run.save_minutes
-        if due or late or keep or stopped or step == plan.total:
+        task, step = self.trainer.task, self.trainer.step
+        seconds = time.monotonic() - self._saved
+        keep = task.ends_epoch(step, self.keep_every)
+        due = task.ends_epoch(step, self.save_every) and seconds > PAUSE
+        late = seconds >= 60 * self.save_minutes
+        if due or late or keep or stopped or step == task.total:
             self.save()
-            if keep and self.trainer.fabric.is_global_zero:
-                keep_checkpoint(self.folder.checkpoint, f"epoch-{step // plan.per_epoch:04d}.pt")
+            if keep and self.path is not None and self.trainer.fabric.is_global_zero:
+                keep_checkpoint(self.path, f"epoch-{step // task.per_epoch:04d}.pt")
+
+    def describe(self) -> str:
+        """Return a sentence on the last checkpoint; nothing where none is written."""
+        if self.path is None:
+            return ""
+        if self.path.exists():
+            return f"The last good checkpoint is kept: {self.path}. "
+        return "No checkpoint had been written. "
+
+    def how_to_resume(self) -> str:
+        """Return what to do after a stop."""
+        step, total = self.trainer.step, self.trainer.task.total
+        return f"stopped after step {step} of {total}, everything is saved. {self.resume}"

@@ -1,4 +1,4 @@
-"""What a run starts from: random weights, another run's, or those of a first stage of its own."""
+"""The first weights of a run: random, another run's, or those of a first stage of its own."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def first_stage(config: Config) -> Config | None:
 
 
 def fresh_method(config: Config, image_size: int) -> Method:
-    """The method with its first, random weights, the same on every process."""
+    """Return the method with its first, random weights, the same on every process."""
     torch.manual_seed(seed_of(config.run.seed, "weights"))
     method = make_method(config.method, Backbone(config.backbone, image_size))
     method.init_weights()
@@ -27,7 +27,7 @@ def fresh_method(config: Config, image_size: int) -> Method:
 
 
 def init_of(config: Config, folder: RunFolder) -> Path | None:
-    """The backbone that a new run starts from, if it is not a random one."""
+    """Return the backbone that a new run starts from; None for a random one."""
     if config.run.init is not None:
         return Path(config.run.init).expanduser()
     return folder.first_stage.backbone if first_stage(config) is not None else None
@@ -35,18 +35,18 @@ def init_of(config: Config, folder: RunFolder) -> Path | None:
 
 def init_from(method: Method, init: Path) -> None:
     """Give a method the backbone of another run."""
-    given, own = load_backbone(init), method.backbone
+    source = load_backbone(init)
     try:
-        method.load_backbone(given.network.state_dict(), init)
+        method.load_backbone(source.network.state_dict(), init)
     except ValueError as error:
         raise RunError(
-            f"{init} holds {_network(given)}, and this run trains {_network(own)}: use the same "
-            "--backbone, --width, --stem, --patch and --image-size."
+            f"{init} holds {_network(source)}, and this run trains {_network(method.backbone)}: "
+            "use the same --backbone, --width, --stem, --patch and --image-size."
         ) from error
 
 
 def method_to_train(config: Config, image_size: int, init: Path | None) -> Method:
-    """The method, random or from another run's backbone, as the hardware settings want it."""
+    """Return the method, random or from another run's backbone, as the hardware wants it."""
     method = fresh_method(config, image_size)
     if init is not None:
         init_from(method, init)

@@ -1,5 +1,7 @@
 """Metrics for other tools: TensorBoard and Weights & Biases, each when asked for."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -8,8 +10,8 @@ from amcl.errors import RunError
 from amcl.extras import missing, needed
 
 
-class Tracker(Protocol):
-    """Where a row of metrics goes besides the run folder."""
+class Writer(Protocol):
+    """Takes rows of metrics: the run folder, or a tracker."""
 
     def write(self, row: dict[str, Any]) -> None: ...
 
@@ -55,17 +57,23 @@ class WeightsAndBiases:
 
 def require_trackers(config: Config) -> None:
     """Raise an error if a package is missing that a configuration asks for."""
-    asked = {"tensorboard": config.run.tensorboard, "wandb": bool(config.run.wandb)}
-    for package, is_asked in asked.items():
-        if is_asked and missing(package):
+    used = {"tensorboard": config.run.tensorboard, "wandb": bool(config.run.wandb)}
+    for package, is_used in used.items():
+        if is_used and missing(package):
             raise RunError(needed(f"--{package}", package, package))
 
 
-def make_trackers(config: Config, folder: Path) -> list[Tracker]:
-    """The trackers a configuration asks for."""
-    trackers: list[Tracker] = []
-    if config.run.tensorboard:
-        trackers.append(TensorBoard(folder))
-    if config.run.wandb:
-        trackers.append(WeightsAndBiases(config.run.wandb, folder, config))
-    return trackers
+@contextmanager
+def open_trackers(config: Config, folder: Path, first: bool) -> Iterator[list[Writer]]:
+    """Open the trackers that a configuration asks for, and close them whatever happens.
+
+    Only the first process has any.
+    """
+    trackers: list[Writer] = []
+    with ExitStack() as stack:
+        if first and config.run.tensorboard:
+            trackers.append(stack.enter_context(closing(TensorBoard(folder))))
+        if first and config.run.wandb:
+            tracker = WeightsAndBiases(config.run.wandb, folder, config)
+            trackers.append(stack.enter_context(closing(tracker)))
+        yield trackers

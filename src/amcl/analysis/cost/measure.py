@@ -22,6 +22,7 @@ from amcl.seeds import generator
 from amcl.settings import whole_number
 from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
+from amcl.training.pretraining_task import PretrainingTask
 from amcl.training.start import method_to_train
 from amcl.training.trainer import Trainer
 
@@ -196,7 +197,7 @@ class _Steps:
         self.device, self.memory = fabric.device, PeakMemory(fabric.device)
         plan = Plan.of(config, data, fabric)
         method = method_to_train(config, size, None)
-        self._trainer = Trainer(fabric, config, plan, data, method)
+        self._trainer = Trainer(fabric, PretrainingTask(fabric, config, plan, data, method))
         self._batches = stream(data.train, plan.indices(0), workers=0)
 
     @property

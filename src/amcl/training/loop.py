@@ -1,0 +1,93 @@
+"""The loop of all training: steps, log, validation, checkpoints, stops."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import partial
+
+import torch
+
+from amcl.distributed import mean_over_ranks
+from amcl.errors import Interrupted, NonFiniteError, StoppedWaiting
+from amcl.training.hardware import StopRequest
+from amcl.training.log import RunLog
+from amcl.training.saving import CheckpointPolicy
+from amcl.training.trainer import Trainer
+
+PATIENCE = 5.0  # seconds that processes which were asked to stop wait for images
+
+
+def train(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: StopRequest) -> None:
+    """Take the steps that remain of a task.
+
+    Args:
+        trainer: The task and its state, new or from a checkpoint.
+        saving: Checkpoints, and when they are written.
+        log: Metrics and progress.
+        stop: Request to stop by a signal: it is granted between two steps.
+
+    Raises:
+        Interrupted: A signal came, and everything is saved.
+        NonFiniteError: The loss or a weight is no longer finite.
+    """
+    try:
+        if saving.from_start and trainer.step == 0:
+            saving.save()
+        _take_steps(trainer, saving, log, stop)
+    except NonFiniteError as error:
+        remedies = trainer.task.remedies()
+        raise NonFiniteError(
+            f"{error} is not finite after step {trainer.step}: training diverged and was stopped. "
+            f"{saving.describe()}Start again with {', '.join(remedies[:-1])} or {remedies[-1]}."
+        ) from None
+
+
+def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: StopRequest) -> None:
+    """Take steps; log, validate and save as they are due."""
+    task, fabric = trainer.task, trainer.fabric
+    # Looking at the loss waits for the device, which costs nothing on a CPU.
+    check_every = 1 if fabric.device.type == "cpu" else 10
+    # Several processes agree on the step they stop after, where each still gets its images.
+    patience = PATIENCE if fabric.world_size > 1 else 0.0
+    log.display.start(trainer.step)
+    with closing(task.batches(trainer.step, partial(stop.end_waiting, patience))) as batches:
+        while trainer.step < task.total:
+            ends_epoch = task.ends_epoch(trainer.step + 1)
+            try:
+                loss, lr = trainer.train_step(batches, watch=ends_epoch)
+            except (StoppedWaiting, ChildProcessError) as error:  # no images for this step
+                saving.save()
+                raise _without_images(error, saving, stop) from error
+            if not (ends_epoch or trainer.step % check_every == 0):
+                continue
+            mean_loss, stopped = _agree(trainer, loss, stop)
+            if not torch.isfinite(mean_loss):
+                raise NonFiniteError("the loss")
+            log.step(trainer.step, mean_loss.item(), lr)
+            if ends_epoch:
+                epoch_loss = trainer.loss_sum.item() / task.per_epoch
+                log.epoch(trainer.step, epoch_loss, lr, task.log_metrics())
+                trainer.loss_sum.zero_()
+                task.end_epoch(trainer.step, log)
+                fabric.barrier()
+                log.display.mark(trainer.step)
+            saving.save_if_due(stopped)
+            if stopped:
+                raise Interrupted(saving.how_to_resume(), stop.signal)
+
+
+def _agree(trainer: Trainer, loss: torch.Tensor, stop: StopRequest) -> tuple[torch.Tensor, bool]:
+    """Return the mean loss of all processes, and whether any was asked to stop."""
+    requested = torch.tensor(float(stop.signal is not None), device=loss.device)
+    mean = mean_over_ranks(torch.stack([loss, trainer.loss_sum, requested]))
+    trainer.loss_sum.copy_(mean[1])
+    return mean[0], mean[2].item() > 0
+
+
+def _without_images(error: Exception, saving: CheckpointPolicy, stop: StopRequest) -> Exception:
+    """Return the error of a run that got no images for its next step and has been saved."""
+    if stop.signal is not None:
+        return Interrupted(saving.how_to_resume(), stop.signal)
+    if saving.path is None:
+        return ChildProcessError(str(error))
+    return ChildProcessError(f"{error} The run was {saving.how_to_resume()}")
