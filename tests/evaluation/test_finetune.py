@@ -1,7 +1,10 @@
-"""Fine-tuning: that it learns, what it leaves alone, that the seed decides, that it goes on."""
+"""Fine-tuning: that it learns, what it leaves alone, that the seed decides, that it resumes."""
 
 import math
+import os
 import random
+import signal
+import threading
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,11 +19,14 @@ from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import FileImages, Labeled, MemoryImages
-from amcl.evaluation.finetuning import FinetuneSettings, finetune, supervised, training
+from amcl.errors import Interrupted, NonFiniteError
+from amcl.evaluation.finetuning import FinetuneSettings, finetune, supervised
 from amcl.evaluation.finetuning.classifier import classifier, parameter_groups, seeded
 from amcl.evaluation.finetuning.plan import Plan
-from amcl.evaluation.finetuning.training import Checkpoint, Trainer, mixed
+from amcl.evaluation.finetuning.task import FinetuningTask, mixed
 from amcl.metrics.features import Transform
+from amcl.training import saving
+from amcl.training.trainer import Trainer
 
 SIZE = 16
 TRANSFORM = Transform(image_size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3)
@@ -152,15 +158,15 @@ def test_the_rates_of_layers_are_used():
 
 
 def test_each_step_has_its_rate_and_views(monkeypatch):
-    rates, step = [], Trainer._step
+    rates, step = [], Trainer.train_step
 
-    def spy(self, *args):
-        loss = step(self, *args)
-        assert self.views.settings == settings.view_settings()
+    def spy(self, *args, **kwargs):
+        loss = step(self, *args, **kwargs)
+        assert self.task.views.settings == settings.view_settings()
         rates.append(sorted({group["lr"] for group in self.optimizer.param_groups}))
         return loss
 
-    monkeypatch.setattr(Trainer, "_step", spy)
+    monkeypatch.setattr(Trainer, "train_step", spy)
     settings = replace(PLAIN, layer_decay=0.5, views="de", jitter=(0.1, 0.1, 0.1, 0.1))
     finetune(resnet(), colors(20), colors(6), 3, TRANSFORM, settings)
     plan = Plan.of(20, settings, seed=0)
@@ -239,55 +245,101 @@ def test_the_seed_alone_decides_and_global_chance_is_left_alone():
     assert not same(found[0].state_dict, found[2].state_dict)
 
 
-def stopped(monkeypatch, saves, *args, **kwargs):
-    """Fine-tuning that is interrupted after so many checkpoints."""
-    save, count = Checkpoint.save, [0]
+def spy_on_steps(monkeypatch, before=lambda step: None):
+    """The numbers of the steps that are taken; `before` is called with each."""
+    steps, loss = [], FinetuningTask.loss
 
-    def interrupt(self, state):
-        save(self, state)
-        count[0] += 1
-        if count[0] == saves:
-            raise KeyboardInterrupt
+    def spy(self, model, batch, step, part, watch):
+        steps.append(step)
+        before(step)
+        return loss(self, model, batch, step, part, watch)
 
+    monkeypatch.setattr(FinetuningTask, "loss", spy)
+    return steps
+
+
+def stopped(monkeypatch, at, *args, number=signal.SIGINT, **kwargs):
+    """Fine-tuning that gets a signal during a step."""
     with monkeypatch.context() as patch:
-        patch.setattr(Checkpoint, "save", interrupt)
-        with pytest.raises(KeyboardInterrupt):
+        spy_on_steps(patch, lambda step: os.kill(os.getpid(), number) if step == at else None)
+        with pytest.raises(Interrupted, match=f"after step {at + 1} of .*saved") as error:
             finetune(*args, **kwargs)
+    assert error.value.exit_code == 128 + number
 
 
-@pytest.mark.parametrize(("saves", "optimizer"), [(1, "adamw"), (2, "sgd"), (3, "adamw")])
-def test_training_goes_on_to_the_same_weights(monkeypatch, tmp_path, saves, optimizer):
+@pytest.mark.parametrize(
+    ("at", "optimizer", "number"),
+    [
+        (0, "adamw", signal.SIGINT),
+        (4, "sgd", signal.SIGTERM),  # within the second of three epochs
+        (5, "adamw", signal.SIGINT),  # at its end
+        (8, "adamw", signal.SIGINT),  # in the last step
+    ],
+)
+def test_training_resumes_to_the_same_weights(monkeypatch, tmp_path, at, optimizer, number):
     settings = replace(EVERYTHING, optimizer=optimizer)
-    monkeypatch.setattr(training, "_SAVE", 1)
     args = (resnet(), colors(35), colors(12), 3, TRANSFORM, settings)
     path = tmp_path / "finetune.pt"
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     whole = finetune(*args)
-    stopped(monkeypatch, saves, *args, checkpoint=path)
+    stopped(monkeypatch, at, *args, number=number, checkpoint=path)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     assert [file.name for file in tmp_path.iterdir()] == ["finetune.pt"]
-    steps, step = [], Trainer._step
-    monkeypatch.setattr(Trainer, "_step", lambda *a: steps.append(a[-1]) or step(*a))
+    steps = spy_on_steps(monkeypatch)
     resumed = finetune(*args, checkpoint=path)
-    assert steps == list(range(3 * saves, 9))
+    assert steps == list(range(at + 1, 9))
     assert same(resumed.state_dict, whole.state_dict)
     assert resumed.losses == whole.losses
     assert resumed.top1 == whole.top1
     assert not list(tmp_path.iterdir())
 
 
+def test_a_stop_after_the_last_step_is_granted(monkeypatch, tmp_path):
+    args = (module(), colors(12), colors(6), 3, TRANSFORM, PLAIN)
+    path, whole, save = tmp_path / "finetune.pt", finetune(*args), saving.save_checkpoint
+
+    def signalled(*saved):
+        save(*saved)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(saving, "save_checkpoint", signalled)
+        with pytest.raises(Interrupted, match="after step 4 of 4"):
+            finetune(*args, checkpoint=path)
+    assert same(finetune(*args, checkpoint=path).state_dict, whole.state_dict)
+
+
+def test_without_a_checkpoint_ctrl_c_interrupts_at_once(monkeypatch):
+    steps = spy_on_steps(monkeypatch, lambda step: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        finetune(module(), colors(12), colors(6), 3, TRANSFORM, PLAIN)
+    assert steps == [0]
+
+
+def test_it_trains_in_a_thread_that_gets_no_signals(tmp_path):
+    results, args = [], (module(), colors(12), colors(6), 3, TRANSFORM, PLAIN)
+    thread = threading.Thread(
+        target=lambda: results.append(finetune(*args, checkpoint=tmp_path / "file"))
+    )
+    thread.start()
+    thread.join()
+    assert same(results[0].state_dict, finetune(*args).state_dict)
+
+
 def test_short_epochs_are_not_all_saved(monkeypatch, tmp_path):
-    saved = []
-    monkeypatch.setattr(training, "_SAVE", 4)
-    monkeypatch.setattr(Checkpoint, "save", lambda self, state: saved.append(len(state["losses"])))
+    steps, clock = [], {"now": 0.0}
+    monkeypatch.setattr(saving.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr(saving, "save_checkpoint", lambda path, state: steps.append(state["step"]))
+    spy_on_steps(monkeypatch, lambda step: clock.update(now=clock["now"] + 10.0))
     settings = replace(PLAIN, epochs=9)
     finetune(module(), colors(12), colors(6), 3, TRANSFORM, settings, checkpoint=tmp_path / "file")
-    assert saved == [4, 8, 9]
+    assert steps == [4, 8, 9]  # more than 30 s apart, and at the end
 
 
-def test_only_the_same_training_goes_on(monkeypatch, tmp_path):
-    monkeypatch.setattr(training, "_SAVE", 1)
+def test_only_the_same_training_is_resumed(monkeypatch, tmp_path):
     path, net = tmp_path / "finetune.pt", module()
     args = (net, colors(12), colors(6), 3, TRANSFORM, PLAIN)
-    stopped(monkeypatch, 1, *args, checkpoint=path)
+    stopped(monkeypatch, 0, *args, checkpoint=path)
     changed = {
         "settings": (*args[:5], replace(PLAIN, lr=0.1)),
         "weights": (module(), *args[1:]),
@@ -295,12 +347,12 @@ def test_only_the_same_training_goes_on(monkeypatch, tmp_path):
         "transform": (*args[:4], replace(TRANSFORM, mean=(0.4,) * 3), PLAIN),
     }
     for what, other in changed.items():
-        with pytest.raises(ValueError, match=f"with other {what}: remove it to start again"):
+        with pytest.raises(ValueError, match=f"finetune.pt .*with other {what}: remove it to"):
             finetune(*other, checkpoint=path)
     with pytest.raises(ValueError, match="with other seed, weights: remove"):
         finetune(*args, checkpoint=path, seed=1)
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match="is no checkpoint of a fine-tuning: remove it"):
+    with pytest.raises(ValueError, match=r"finetune.pt is no checkpoint.*: remove it to start"):
         finetune(*args, checkpoint=path)
 
 
@@ -458,13 +510,16 @@ def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
             paths.append(str(path))
         return Labeled(FileImages(paths, SIZE), data.labels)
 
-    seen, step = [], Trainer._step
+    seen, loss = [], FinetuningTask.loss
 
-    def spy(self, batch, labels, number):
-        seen.append((batch.pixels, labels))
-        return step(self, batch, labels, number)
+    def spy(self, model, batch, *args, **kwargs):
+        indices, images = batch
+        result = loss(self, model, batch, *args, **kwargs)
+        if result is not None:
+            seen.append((images.pixels, images.of(self.train.labels[indices])))
+        return result
 
-    monkeypatch.setattr(Trainer, "_step", spy)
+    monkeypatch.setattr(FinetuningTask, "loss", spy)
     train, test = write("train", 38, (0, 10, 20), 0), write("test", 31, (0, 4), 1)
     settings = replace(PLAIN, epochs=8)
     found = finetune(module(), train, test, 3, TRANSFORM, settings)
@@ -486,16 +541,14 @@ def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
 
 
 def test_divergence_is_an_error(monkeypatch):
-    steps, step = [], Trainer._step
-    monkeypatch.setattr(Trainer, "_step", lambda *a: steps.append(a[-1]) or step(*a))
+    steps = spy_on_steps(monkeypatch)
     settings = replace(PLAIN, optimizer="sgd", batch_size=2, lr=1e30)
-    with pytest.raises(ValueError, match="diverged after 0 of 4 epochs: set lr lower than 1e"):
+    with pytest.raises(NonFiniteError, match=r"the loss is not finite.*lr below 1e\+30.*clip=1"):
         finetune(module(), colors(64), colors(6), 3, TRANSFORM, settings)
     assert len(steps) < 15  # and not only at the end of an epoch of 32
     last = replace(PLAIN, optimizer="sgd", epochs=1, warmup_epochs=0, lr=1e39, weight_decay=1e3)
-    with pytest.raises(
-        ValueError, match="diverged after 1 of 1"
-    ):  # by the only step, after its loss
+    # By the only step, after its loss.
+    with pytest.raises(NonFiniteError, match=r"weight is not finite after step 1.*lr below 1e\+39"):
         finetune(module(), colors(16), colors(6), 3, TRANSFORM, last)
 
 

@@ -15,7 +15,7 @@ from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console
-from amcl.errors import RunError
+from amcl.errors import NonFiniteError, RunError
 from amcl.evaluation import PROTOCOLS, Evaluation, Protocol, Protocols, Result
 from amcl.evaluation.model import JudgedOn, evaluation_of, settings_of
 from amcl.training.display import log_to_console
@@ -149,14 +149,14 @@ def run_all(
     An error if none of them could.
     """
     results: list[Result] = []
-    failed: dict[str, ValueError] = {}
+    failed: dict[str, Exception] = {}
     chosen = protocols or _usual(evaluation)
     for protocol in PROTOCOLS:
         if protocol in chosen:
             logger.info("%s …", protocol)
             try:
                 results.append(evaluation.run(protocol))
-            except ValueError as error:
+            except (ValueError, NonFiniteError) as error:
                 failed[protocol] = error
     if failed and not results:
         raise next(iter(failed.values()))

@@ -1,9 +1,13 @@
 """Fine-tuning: a classifier trained end to end, from a backbone or from fresh weights."""
 
-from amcl.evaluation.finetuning.finetune import FinetuneResult, finetune, supervised
+from amcl.evaluation.finetuning.finetune import (
+    FinetuneResult,
+    Precision,
+    finetune,
+    supervised,
+)
 from amcl.evaluation.finetuning.plan import FinetuneSettings
 from amcl.evaluation.finetuning.saved import SavedClassifier, load_classifier, save_classifier
-from amcl.evaluation.finetuning.training import Precision
 
 __all__ = [
     "FinetuneResult",

@@ -1,36 +1,48 @@
 """Fine-tuning: a classifier trained end to end, from a backbone or from fresh weights."""
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
+from amcl.checkpoints.files import load_checkpoint
 from amcl.data import Labeled
+from amcl.errors import Interrupted, RunError
 from amcl.evaluation.finetuning.classifier import classifier
 from amcl.evaluation.finetuning.plan import FinetuneSettings
-from amcl.evaluation.finetuning.training import Checkpoint, Precision, Trainer
-from amcl.metrics.features import Transform, features_of
+from amcl.evaluation.finetuning.task import FinetuningTask
+from amcl.files import digest
+from amcl.metrics.features import Transform, features_of, fingerprint
 from amcl.settings import choose, whole_number
+from amcl.training.display import Display
+from amcl.training.hardware import StopRequest, fabric_on
+from amcl.training.log import RunLog
+from amcl.training.loop import train as train_task
+from amcl.training.saving import CheckpointPolicy
+from amcl.training.trainer import Trainer
+
+Precision = Literal["32", "bf16"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FinetuneResult:
-    """What the classifier does after its last epoch. Accuracies are shares, from 0 to 1."""
+    """Results of a classifier after its last epoch. Accuracies are shares, from 0 to 1."""
 
     top1: float
     """Accuracy on the test images."""
     top5: float | None
-    """The true class is among the five likeliest; None for five classes or fewer."""
+    """Share of images whose class is among the five likeliest; None for five classes or fewer."""
     losses: tuple[float, ...]
     """Mean loss of each epoch, on augmented and mixed images."""
     steps: int
-    """Steps of all epochs."""
+    """Number of steps of all epochs."""
     lr: float
     """The highest learning rate, that of the head."""
     layer_decay: float
-    """As it was used: 1 from scratch."""
+    """The layer decay that was used: 1 from scratch."""
     unreadable: tuple[tuple[str, str], ...]
     """Training and test files that were left out, with the reason."""
     predicted: torch.Tensor
@@ -41,13 +53,13 @@ class FinetuneResult:
     """Weights of the classifier; of a `Backbone`, with timm's keys."""
 
     def metrics(self) -> dict[str, float]:
-        """The figures to report."""
+        """Return the metrics to report."""
         top5 = {} if self.top5 is None else {"top5": self.top5}
         return {"top1": self.top1} | top5
 
     def details(self) -> dict[str, Any]:
-        """How the training went."""
-        left_out = f"{len(self.unreadable)} unreadable files left out"
+        """Return the course of the training: epochs, losses, files that were left out."""
+        note = f"{len(self.unreadable)} unreadable files left out"
         return {
             "epochs": len(self.losses),
             "steps": self.steps,
@@ -55,7 +67,7 @@ class FinetuneResult:
             "layer_decay": self.layer_decay,
             "train_loss": list(self.losses),
             "unreadable": len(self.unreadable),
-            "notes": [left_out] if self.unreadable else [],
+            "notes": [note] if self.unreadable else [],
         }
 
 
@@ -76,21 +88,41 @@ def finetune(
     precision: Precision = "32",
     checkpoint: Path | None = None,
 ) -> FinetuneResult:
-    """Train backbone and a linear layer on `train`; accuracy on `test` after the last epoch.
+    """Train a backbone and a linear layer on `train`, and measure the accuracy on `test`.
 
-    `backbone` is left as it is. `transform` is that of the test images; training images get random
-    views of its size. With `checkpoint`, training that was stopped resumes from that file, to the
-    same weights; it is removed at the end. Files that cannot be read are left out.
+    Files that cannot be read are left out.
 
-    >>> from amcl.backbones import Backbone, BackboneSettings
-    >>> from amcl.data import MemoryImages
-    >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.125), image_size=16)
-    >>> pixels = torch.randint(256, (8, 3, 16, 16), dtype=torch.uint8)
-    >>> images = Labeled(MemoryImages(pixels), torch.arange(8) % 2)
-    >>> settings = FinetuneSettings(epochs=1, warmup_epochs=0, min_steps=0)
-    >>> found = finetune(backbone, images, images, 2, Transform(image_size=16), settings)
-    >>> found.steps, sorted(found.metrics())
-    (1, ['top1'])
+    Args:
+        backbone: The network to start from, which is left as it is.
+        train: The training images, of which random views are made.
+        test: The test images.
+        classes: Number of classes.
+        transform: Size and normalization of the images.
+        settings: Settings of the training.
+        device: The device to train on.
+        workers: Number of processes that decode images; 0 decodes in this one.
+        seed: Everything random follows from it.
+        precision: Precision of the network; "bf16" needs a GPU.
+        checkpoint: A file to resume from, to the same weights, where the training was stopped. It
+            is removed at the end.
+
+    Returns:
+        Accuracies after the last epoch, losses and weights.
+
+    Raises:
+        Interrupted: Ctrl-C or SIGTERM stopped the training, and it is saved in `checkpoint`.
+        NonFiniteError: The training has diverged.
+
+    Example:
+        >>> from amcl.backbones import Backbone, BackboneSettings
+        >>> from amcl.data import MemoryImages
+        >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.125), image_size=16)
+        >>> pixels = torch.randint(256, (8, 3, 16, 16), dtype=torch.uint8)
+        >>> images = Labeled(MemoryImages(pixels), torch.arange(8) % 2)
+        >>> settings = FinetuneSettings(epochs=1, warmup_epochs=0, min_steps=0)
+        >>> result = finetune(backbone, images, images, 2, Transform(image_size=16), settings)
+        >>> result.steps, sorted(result.metrics())
+        (1, ['top1'])
     """
     device = torch.device(device)
     _check(train, test, classes, device, precision)
@@ -104,24 +136,39 @@ def finetune(
         scratch=settings.scratch,
         seed=seed,
     ).to(device)
-    trainer = Trainer(model, train, classes, transform, settings, device, seed, precision)
-    saved = None if checkpoint is None else Checkpoint(checkpoint, trainer.identity())
-    trainer.run(workers, saved)
+    identity = {}
+    if checkpoint is not None:
+        labels = train.labels.cpu().long().contiguous().numpy().data
+        identity = {
+            "settings": repr(settings),
+            "transform": repr(transform),
+            "seed": repr(seed),
+            "precision": precision,
+            "images": digest([train.images.fingerprint().encode(), labels]),
+            "weights": fingerprint(model),
+        }
+    task = FinetuningTask(
+        *(model, train, classes, transform, settings),
+        seed=seed,
+        workers=workers,
+        identity=identity,
+    )
+    _train(Trainer(fabric_on(device, precision), task), checkpoint)
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-        found = features_of(model, test.images, transform, device=device, workers=workers)
-    truth = test.labels[found.kept].long()
-    hits = _hits(found.values, truth)
-    if saved is not None:
-        saved.remove()
+        logits = features_of(model, test.images, transform, device=device, workers=workers)
+    truth = test.labels[logits.kept].long()
+    hits = _hits(logits.values, truth)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
     return FinetuneResult(
         top1=hits[:, 0].double().mean().item(),
         top5=hits.any(1).double().mean().item() if classes > 5 else None,
-        losses=tuple(trainer.losses),
-        steps=trainer.plan.total,
-        lr=trainer.peak,
+        losses=tuple(task.losses),
+        steps=task.total,
+        lr=task.peak_lr,
         layer_decay=settings.layer_decay,
-        unreadable=(*trainer.unreadable.items(), *found.unreadable),
-        predicted=found.values.argmax(1),
+        unreadable=(*task.unreadable.items(), *logits.unreadable),
+        predicted=logits.values.argmax(1),
         truth=truth,
         state_dict={name: value.cpu().clone() for name, value in model.state_dict().items()},
     )
@@ -141,24 +188,62 @@ def supervised(
     seed: int = 0,
     precision: Precision = "32",
 ) -> float:
-    """Accuracy on `test` of the same network from fresh weights, trained on few labels alone.
+    """Train the same network from fresh weights on few labels alone.
 
-    Only the images `indices` (n,) of `train` are used. Where a batch does not fit into them it
-    shrinks, and epochs are added until there are `min_steps` steps.
+    Where a batch does not fit into the images it shrinks, and epochs are added until there are
+    `min_steps` steps.
+
+    Args:
+        backbone: The network, whose weights are not used.
+        train: The training images.
+        indices: Indices (n,) of the training images that are used.
+        test: The test images.
+        classes: Number of classes.
+        transform: Size and normalization of the images.
+        settings: Settings of the training.
+        device: The device to train on.
+        workers: Number of processes that decode images; 0 decodes in this one.
+        seed: Everything random follows from it.
+        precision: Precision of the network; "bf16" needs a GPU.
+
+    Returns:
+        The accuracy on the test images.
     """
-    few, fresh = train.subset(indices), replace(settings, scratch=True)
     return finetune(
         backbone,
-        few,
+        train.subset(indices),
         test,
         classes,
         transform,
-        fresh,
+        replace(settings, scratch=True),
         device=device,
         workers=workers,
         seed=seed,
         precision=precision,
     ).top1
+
+
+def _train(trainer: Trainer, checkpoint: Path | None) -> None:
+    """Train to the end, from the checkpoint if there is one."""
+    if checkpoint is not None and checkpoint.exists():
+        fix = "remove it to start again, or name another file"
+        try:
+            trainer.load_state_dict(load_checkpoint(checkpoint))
+        except RunError as error:
+            raise ValueError(f"{error}: {fix}.") from error
+        except ValueError as error:
+            raise ValueError(f"{checkpoint} {error}: {fix}.") from error
+    task = trainer.task
+    saving = CheckpointPolicy(trainer, checkpoint, "Resume it by the same command.")
+    stop = StopRequest()
+    # Without a checkpoint nothing could be saved, and a signal does what it always does.
+    with (
+        nullcontext() if checkpoint is None else stop,
+        Display(task.total, task.per_epoch, task.batch_size, name="fine-tuning") as display,
+    ):
+        train_task(trainer, saving, RunLog(display), stop)
+        if stop.signal is not None:  # it came after the last step
+            raise Interrupted(saving.how_to_resume(), stop.signal)
 
 
 def _check(
@@ -183,6 +268,6 @@ def _check(
 
 
 def _hits(logits: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:
-    """(N, 5) or fewer columns: whether the likeliest class is the true one, the second, …"""
+    """Return whether the likeliest class is the true one, the second, …, in up to 5 columns."""
     likeliest = logits.topk(min(5, logits.shape[1]), dim=1).indices
     return likeliest == truth[:, None]
