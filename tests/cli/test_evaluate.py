@@ -2,8 +2,10 @@
 
 import csv
 import json
+import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,12 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
+from torch.testing import assert_close
 
 import amcl
 from amcl.cli import main
 from amcl.evaluation import read_results
+from amcl.evaluation.finetuning.task import FinetuningTask
 from amcl.training import pretrain
 from tiny_runs import tiny_vit
 
@@ -406,3 +410,39 @@ def test_options_of_protocols_that_do_not_run_are_refused(capsys):
     assert "--linear.epochs belongs to the protocol linear" in message
     assert main(["evaluate", "resnet10t", "--few-labels.draws", "3"]) == 2
     assert "add few-labels to --protocols" in " ".join(capsys.readouterr().err.split())
+
+
+TUNE = ["--finetune.min-steps", "6", "--finetune.epochs", "1", "--finetune.warmup-epochs", "0"]
+
+
+def test_a_fine_tuning_that_diverges_leaves_the_other_results(run, pictures, capsys):
+    args = ["evaluate", "run", "--data", "pictures", *TUNE, "--finetune.lr", "1e30", "--protocols"]
+    assert main([*args, "knn", "finetune"]) == 4
+    shown = capsys.readouterr()
+    assert "finetune could not run" in shown.err
+    assert "knn" in shown.out
+    assert "is not finite" in refused(capsys, *args, "finetune", code=3)
+
+
+def test_a_fine_tuning_that_is_stopped_is_resumed_by_the_same_command(
+    run, pictures, capsys, monkeypatch
+):
+    args = ["evaluate", "run", "--data", "pictures", *TUNE, "--protocols", "finetune"]
+    assert main([*args, "--out", "straight"]) == 0
+    steps, loss = [], FinetuningTask.loss
+
+    def signalled(self, model, batch, step, *rest, **kwargs):
+        steps.append(step)
+        if steps == [0, 1, 2]:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return loss(self, model, batch, step, *rest, **kwargs)
+
+    monkeypatch.setattr(FinetuningTask, "loss", signalled)
+    assert "after step 3 of" in refused(capsys, *args, "--out", "stopped", code=143)
+    assert main([*args, "--out", "stopped"]) == 0
+    assert steps == list(range(len(steps)))
+    straight, resumed = (
+        next(Path(folder).rglob("finetune-*.safetensors")) for folder in ("straight", "stopped")
+    )
+    assert_close(load_file(resumed), load_file(straight), rtol=0, atol=0)
+    assert not list(Path("stopped").rglob("*.pt"))

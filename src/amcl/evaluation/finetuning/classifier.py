@@ -1,4 +1,4 @@
-"""A backbone with a linear layer on top, and how fast each of its layers learns."""
+"""A backbone with a linear layer on top, and the learning rates of its layers."""
 
 import copy
 import random
@@ -25,24 +25,34 @@ def classifier(
     scratch: bool = False,
     seed: int = 0,
 ) -> nn.Module:
-    """Images (N, 3, S, S) → logits (N, classes), with the backbone's weights or fresh ones.
+    """Return a network from images (N, 3, S, S) to logits (N, classes).
 
-    Of a `Backbone` it is the timm network itself, with timm's keys; of another module a copy of it
-    as `backbone` with a linear layer `head`. The module that is given stays as it is.
+    Args:
+        backbone: The network to start from, which is left as it is.
+        classes: Number of classes.
+        image_size: Side S of the images.
+        drop_path: Rate of stochastic depth.
+        scratch: Take fresh weights instead of those of the backbone.
+        seed: Fresh weights follow from it.
 
-    >>> from amcl.backbones import BackboneSettings
-    >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.25), image_size=32)
-    >>> classifier(backbone, 7, image_size=32)(torch.randn(2, 3, 32, 32)).shape
-    torch.Size([2, 7])
+    Returns:
+        Of a `Backbone` the timm network itself, with timm's keys; of another module a copy of it as
+        `backbone` with a linear layer `head`.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.25), image_size=32)
+        >>> classifier(backbone, 7, image_size=32)(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 7])
     """
     with seeded(seed, "classifier"):
         if isinstance(backbone, Backbone):
             return _of_backbone(backbone, classes, drop_path, scratch)
         if scratch or drop_path:
-            wanted = "scratch=True" if scratch else f"drop_path={drop_path}"
+            setting = "scratch=True" if scratch else f"drop_path={drop_path}"
             raise ValueError(
-                f"{wanted} needs a network that can be made again, and a {type(backbone).__name__} "
-                "cannot: give an amcl.backbones.Backbone, or scratch=False and drop_path=0."
+                f"{setting} needs a network that can be made again, and a "
+                f"{type(backbone).__name__} cannot: give an amcl.backbones.Backbone, or scratch=False and drop_path=0."
             )
         return _of_module(backbone, classes, image_size)
 
@@ -50,7 +60,7 @@ def classifier(
 def parameter_groups(
     model: nn.Module, weight_decay: float, layer_decay: float
 ) -> list[dict[str, Any]]:
-    """Parameters by depth, each group with its `lr_scale`: 1 for the head, × layer_decay below.
+    """Return parameters by depth, with their `lr_scale`: 1 for the head, × layer_decay below.
 
     Biases, norms and what the network names (positions, class token) have no weight decay.
     """
@@ -61,28 +71,30 @@ def parameter_groups(
             f"layer_decay={layer_decay} needs a network whose layers are known by depth, such as "
             "an amcl.backbones.Backbone: set layer_decay=1 for other modules."
         )
-    spared: Any = getattr(model, "no_weight_decay", tuple)()
+    without_decay: Any = getattr(model, "no_weight_decay", tuple)()
     groups: list[dict[str, Any]] = param_groups_layer_decay(
-        model, weight_decay, spared, layer_decay=layer_decay
+        model, weight_decay, without_decay, layer_decay=layer_decay
     )
     return groups
 
 
 @contextmanager
 def seeded(*names: int | str, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Python's, NumPy's and torch's global chance as a function of names; put back at the end.
+    """Seed the global generators of Python, NumPy and torch by names; restore them at the end.
 
-    For what libraries draw without being handed a generator.
+    For random numbers that libraries draw without a generator as their argument.
 
-    >>> with seeded(0, "example"):
-    ...     first = torch.rand(3)
-    >>> with seeded(0, "example"):
-    ...     torch.equal(torch.rand(3), first)
-    True
+    Example:
+        >>> with seeded(0, "example"):
+        ...     first = torch.rand(3)
+        >>> with seeded(0, "example"):
+        ...     torch.equal(torch.rand(3), first)
+        True
     """
     seed = seed_of(*names)
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]), _seeded_there(torch.device(device), seed):
+    python = random.getstate()
+    numpy = np.random.get_state()
+    with torch.random.fork_rng(devices=[]), _seeded_on(torch.device(device), seed):
         random.seed(seed)
         np.random.seed(seed % 2**32)
         torch.default_generator.manual_seed(seed)
@@ -94,8 +106,8 @@ def seeded(*names: int | str, device: torch.device | str = "cpu") -> Iterator[No
 
 
 @contextmanager
-def _seeded_there(device: torch.device, seed: int) -> Iterator[None]:
-    """The chance of a device that has its own."""
+def _seeded_on(device: torch.device, seed: int) -> Iterator[None]:
+    """Seed the generator of a device that has its own."""
     if device.type == "cpu":
         yield
         return
@@ -112,20 +124,20 @@ def _seeded_there(device: torch.device, seed: int) -> Iterator[None]:
 
 
 def _of_backbone(backbone: Backbone, classes: int, drop_path: float, scratch: bool) -> nn.Module:
-    with warnings.catch_warnings():  # what there is to say was said when the backbone was made
+    with warnings.catch_warnings():  # they came when the backbone was made
         warnings.simplefilter("ignore")
         try:
-            made = Backbone(backbone.settings, backbone.image_size, drop_path=drop_path)
+            copied = Backbone(backbone.settings, backbone.image_size, drop_path=drop_path)
         except TypeError as error:
             if "drop_path_rate" not in str(error):
                 raise
             raise ValueError(
                 f"{backbone.settings.name!r} has no drop path: set drop_path=0."
             ) from error
-    network: nn.Module = made.network
+    network: nn.Module = copied.network
     if not scratch:
         network.load_state_dict(backbone.network.state_dict())
-    made.network.reset_classifier(classes)
+    copied.network.reset_classifier(classes)
     return network
 
 

@@ -1,4 +1,4 @@
-"""What can be set about fine-tuning, and the steps that follow from it."""
+"""Settings of fine-tuning, and the steps that follow from them."""
 
 import math
 from collections.abc import Iterator
@@ -15,7 +15,12 @@ from amcl.views import ViewSettings
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneSettings:
-    """How the whole network is trained: the rate rises in a line, then falls to 0 by a cosine."""
+    """Settings of fine-tuning: the rate rises in a line, then falls to 0 by a cosine.
+
+    Example:
+        >>> FinetuneSettings(epochs=10, lr=2e-3).peak_rate()
+        0.001
+    """
 
     epochs: int = 50
     """Passes over the training images."""
@@ -75,25 +80,26 @@ class FinetuneSettings:
                 f"warmup_epochs = {self.warmup:g} leaves none of epochs = {self.epochs} to "
                 "train at the full rate: lower it, 0 switches it off, or train for longer."
             )
-        self.view_settings()  # has the checks of its own
+        self.view_settings()  # checks its own settings
 
     @property
     def warmup(self) -> float:
-        """Epochs of the warm-up.
+        """Number of epochs of the warm-up.
 
-        >>> FinetuneSettings().warmup, FinetuneSettings(epochs=2).warmup
-        (5.0, 0.2)
+        Example:
+            >>> FinetuneSettings().warmup, FinetuneSettings(epochs=2).warmup
+            (5.0, 0.2)
         """
         if self.warmup_epochs is None:
             return min(5.0, self.epochs / 10)
         return self.warmup_epochs
 
     def peak_rate(self) -> float:
-        """The highest learning rate, that of the head."""
+        """Return the highest learning rate, that of the head."""
         return (self.scratch_lr if self.scratch else self.lr) * self.batch_size / 256
 
     def view_settings(self) -> ViewSettings:
-        """What makes a training image; solarize is as likely as in a second view."""
+        """Return the settings of training views; solarize is as likely as in a second view."""
         return ViewSettings(
             operations=self.views,
             crop_scale=self.crop_scale,
@@ -104,11 +110,12 @@ class FinetuneSettings:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which images each step sees, and how fast it learns.
+    """The images and the learning rate of each step.
 
-    >>> plan = Plan.of(10, FinetuneSettings(epochs=6, batch_size=4, min_steps=0), seed=0)
-    >>> plan.total, [len(step) for step in plan.steps(5)]
-    (18, [4, 3, 3])
+    Example:
+        >>> plan = Plan.of(10, FinetuneSettings(epochs=6, batch_size=4, min_steps=0), seed=0)
+        >>> plan.total, [len(step) for step in plan.steps(5)]
+        (18, [4, 3, 3])
     """
 
     images: int
@@ -127,16 +134,16 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """Steps of all epochs."""
+        """Number of steps of all epochs."""
         return self.per_epoch * self.epochs
 
     def steps(self, epoch: int) -> Iterator[torch.Tensor]:
-        """Indices of the images of each step, from that epoch on: every image once an epoch."""
+        """Yield the indices of each step, from an epoch on: every image comes once an epoch."""
         for number in range(epoch, self.epochs):
-            chance = generator(self.seed, "finetune", "order", number)
-            yield from torch.randperm(self.images, generator=chance).tensor_split(self.per_epoch)
+            random = generator(self.seed, "finetune", "order", number)
+            yield from torch.randperm(self.images, generator=random).tensor_split(self.per_epoch)
 
     def factor(self, step: int) -> float:
-        """The learning rate of a step, as a share of its peak."""
+        """Return the learning rate of a step, as a share of its peak."""
         # A step ahead within the warm-up: short runs have no step to spend at a rate of 0.
         return lr_factor(step + (step < self.warmup), self.total, self.warmup)

@@ -1,4 +1,4 @@
-"""A fine-tuned classifier as a file that says all that is needed to use it."""
+"""A fine-tuned classifier as a file that holds all that is needed to use it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class SavedClassifier:
     """Images (N, 3, S, S) → logits (N, K)."""
     classes: tuple[str, ...]
     transform: Transform
-    """From stored images to the model's input."""
+    """Transform from stored images to the model's input."""
 
 
 def save_classifier(
@@ -35,43 +35,72 @@ def save_classifier(
     backbone: nn.Module,
     transform: Transform,
 ) -> None:
-    """Write weights, names of classes, transform and, of a `Backbone`, which network it is."""
-    about = {"classes": json.dumps(classes), "transform": json.dumps(asdict(transform))}
+    """Write a classifier with all that is needed to use it.
+
+    Args:
+        path: The file, in the format of safetensors.
+        weights: Weights of the classifier.
+        classes: Names of the classes.
+        backbone: The backbone it was made from; of a `Backbone` the file names the network.
+        transform: Transform from stored images to the model's input.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> backbone = Backbone(BackboneSettings(backbone="resnet18", width=0.125), image_size=16)
+        >>> model = classifier(backbone, 2, image_size=16)
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "classifier.safetensors"
+        ...     transform = Transform(image_size=16)
+        ...     save_classifier(path, model.state_dict(), ["cat", "dog"], backbone, transform)
+        ...     load_classifier(path).classes
+        ('cat', 'dog')
+    """
+    metadata = {"classes": json.dumps(classes), "transform": json.dumps(asdict(transform))}
     if isinstance(backbone, Backbone):
-        about["network"] = json.dumps(backbone.metadata())
+        metadata["network"] = json.dumps(backbone.metadata())
     with whole_file(path) as file:
-        file.write(save(dict(weights), about))
+        file.write(save(dict(weights), metadata))
 
 
 def load_classifier(path: Path) -> SavedClassifier:
-    """Read what `save_classifier` wrote; nothing in the file is executed."""
+    """Read a classifier that `save_classifier` wrote; nothing in the file is executed.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The classifier, the names of its classes and its transform.
+
+    Raises:
+        ValueError: The file is damaged, or does not say how it can be used.
+    """
     try:
         with safe_open(path, "pt") as stored:
-            about = stored.metadata() or {}
+            metadata = stored.metadata() or {}
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is not a safetensors file, or damaged: {error}.") from error
-    missing = [name for name in ("classes", "network", "transform") if name not in about]
+    missing = [name for name in ("classes", "network", "transform") if name not in metadata]
     if missing:
         raise ValueError(
             f"{path} does not say its {', '.join(missing)}, so it cannot be used to predict: give "
             "a classifier written by `amcl evaluate RUN --protocols finetune` of this version."
         )
-    classes = tuple(json.loads(about["classes"]))
-    model = _network(json.loads(about["network"]), len(classes))
+    classes = tuple(json.loads(metadata["classes"]))
+    model = _network(json.loads(metadata["network"]), len(classes))
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise ValueError(f"the weights in {path} do not fit its network: {error}") from error
     return SavedClassifier(
-        model=model.eval(), classes=classes, transform=_transform(json.loads(about["transform"]))
+        model=model.eval(), classes=classes, transform=_transform(json.loads(metadata["transform"]))
     )
 
 
-def _network(made: dict[str, Any], classes: int) -> nn.Module:
-    size = made.pop("image_size")
+def _network(settings: dict[str, Any], classes: int) -> nn.Module:
+    size = settings.pop("image_size")
     with own_randomness():
-        backbone = Backbone(BackboneSettings(**made), size)
+        backbone = Backbone(BackboneSettings(**settings), size)
     return classifier(backbone, classes, image_size=size)
 
 

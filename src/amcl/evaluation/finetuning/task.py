@@ -130,7 +130,7 @@ class FinetuningTask(Task):
         return [f"{name} below {lr:g}", "more warmup_epochs", "clip=1"]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights, and what is known of the epochs."""
+        """Return the weights, and the losses and unreadable files so far."""
         return {
             "identity": self.identity,
             "model": self.module.state_dict(),
