@@ -52,7 +52,8 @@ def classifier(
             setting = "scratch=True" if scratch else f"drop_path={drop_path}"
             raise ValueError(
                 f"{setting} needs a network that can be made again, and a "
-                f"{type(backbone).__name__} cannot: give an amcl.backbones.Backbone, or scratch=False and drop_path=0."
+                f"{type(backbone).__name__} cannot: give an amcl.backbones.Backbone, or "
+                "scratch=False and drop_path=0."
             )
         return _of_module(backbone, classes, image_size)
 
