@@ -69,7 +69,7 @@ def colors(n, classes=3, seed=0):
 
 
 def resnet(**changes):
-    settings = BackboneSettings(**{"backbone": "resnet10t", "width": 0.125} | changes)
+    settings = BackboneSettings(**{"name": "resnet10t", "width": 0.125} | changes)
     return Backbone(settings, image_size=SIZE)
 
 
@@ -107,7 +107,7 @@ def test_a_toy_set_is_learned(backbone, settings):
 
 
 def test_the_weights_are_timms_and_give_the_accuracies():
-    backbone = resnet(backbone="test_resnet", width=1.0, stem="standard")
+    backbone = resnet(name="test_resnet", width=1.0, stem="standard")
     test = colors(60, classes=6, seed=1)
     settings = replace(PLAIN, epochs=2, lr=2e-3)
     found = finetune(backbone, colors(48, classes=6), test, 6, TRANSFORM, settings)

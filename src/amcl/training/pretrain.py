@@ -73,8 +73,8 @@ def pretrain(
         >>> from amcl.backbones import BackboneSettings
         >>> from amcl.config import DataSettings, RunSettings
         >>> config = Config(
-        ...     backbone=BackboneSettings(backbone="resnet10t", width=0.125),
-        ...     data=DataSettings(data="builtin", subset=32, probe="none"),
+        ...     backbone=BackboneSettings(name="resnet10t", width=0.125),
+        ...     data=DataSettings(source="builtin", subset=32, probe="none"),
         ...     run=RunSettings(epochs=1, batch_size=16),
         ... )
         >>> with TemporaryDirectory() as folder:

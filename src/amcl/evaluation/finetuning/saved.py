@@ -46,7 +46,7 @@ def save_classifier(
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> backbone = Backbone(BackboneSettings(backbone="resnet18", width=0.125), image_size=16)
+        >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.125), image_size=16)
         >>> model = classifier(backbone, 2, image_size=16)
         >>> with TemporaryDirectory() as folder:
         ...     path = Path(folder) / "classifier.safetensors"
