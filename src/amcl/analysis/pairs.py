@@ -183,7 +183,7 @@ def _read(images: Images, chosen: torch.Tensor) -> _Read:
             f"pairs need at least 2 images, and {len(batch.pixels)} of {len(chosen)} can be "
             f"read{first}: give a set with more."
         )
-    return _Read(batch.pixels, batch.shapes, batch.of(chosen), tuple(batch.unreadable))
+    return _Read(batch.pixels, batch.shapes, batch.select(chosen), tuple(batch.unreadable))
 
 
 class _Seen(NamedTuple):

@@ -127,7 +127,7 @@ def feature_batches(
                 values = model(transform(batch.pixels.to(device), batch.shapes))
                 values = _checked(_tensor(values).cpu(), len(batch.pixels))
                 found += len(values)
-                yield Features(values, batch.of(step), tuple(batch.unreadable))
+                yield Features(values, batch.select(step), tuple(batch.unreadable))
             progress.advance(len(step))
     if not found:
         reason = f": none of {len(images)} can be read; {': '.join(first)}" if first else ""
@@ -162,7 +162,7 @@ class AugmentedFeatures:
                 chance = generator(self.seed, "augmented", epoch, number)
                 drawn = self.views.draw(len(batch.pixels), generator=chance, shapes=batch.shapes)
                 view = self.views(batch.pixels.to(self.device), drawn.first().to(self.device))[0]
-                yield _tensor(self.model(view)), batch.of(step)
+                yield _tensor(self.model(view)), batch.select(step)
 
 
 def pair_features(

@@ -92,7 +92,7 @@ class Trainer:
             n = len(batch.pixels)
             # Batch norm may fail on one image, which unreadable files can leave of a batch.
             if n >= min(2, len(indices)):
-                loss_sum += n * self._step(batch, batch.of(self.train.labels[indices]), step)
+                loss_sum += n * self._step(batch, batch.select(self.train.labels[indices]), step)
                 seen += n
             if step % _LOOK == 0:
                 self._require_finite(loss_sum)
