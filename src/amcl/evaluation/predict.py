@@ -111,7 +111,7 @@ def predict(
     )
     best = found.values.softmax(1).topk(min(top, len(saved.classes)), dim=1)
     predictions = Predictions(
-        files=[listed.names[i] for i in found.kept.tolist()],
+        files=[listed.names[i] for i in found.indices.tolist()],
         classes=saved.classes,
         likeliest=best.indices,
         probabilities=best.values,

@@ -65,8 +65,8 @@ class Watch:
         else:
             bank, queries = self.data.probe.bank, self.data.probe.queries
             stored, asked = (self._features(method, p.images, device) for p in (bank, queries))
-            h, truth = asked.values, queries.labels[asked.kept]
-            labels = bank.labels[stored.kept]
+            h, truth = asked.values, queries.labels[asked.indices]
+            labels = bank.labels[stored.indices]
             accuracy = knn_accuracy(stored.values, labels, h, truth, k=self.knn_k)
             found[f"knn_{self.data.probe.split}"] = accuracy
         if len(h) > 1:  # one image alone has no spread
@@ -90,7 +90,9 @@ class Watch:
         return told
 
     def _features(self, method: Method, images: Images, device: torch.device) -> Features:
-        return features_of(method.backbone, images, self._transform, device=device, shown=False)
+        return features_of(
+            method.backbone, images, self._transform, device=device, show_progress=False
+        )
 
     def _first_of_training(self) -> MemoryImages:
         """Some images to watch the spread on where nothing is held out."""

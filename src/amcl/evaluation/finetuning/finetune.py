@@ -109,7 +109,7 @@ def finetune(
     trainer.run(workers, saved)
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
         found = features_of(model, test.images, transform, device=device, workers=workers)
-    truth = test.labels[found.kept].long()
+    truth = test.labels[found.indices].long()
     hits = _hits(found.values, truth)
     if saved is not None:
         saved.remove()
