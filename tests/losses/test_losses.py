@@ -154,11 +154,15 @@ def test_too_few_images_for_negatives(negatives):
 def test_a_queue_of_another_width():
     z0, z1 = torch.randn(2, 3, 6, 8)
     loss = amcl.AMCLLoss(3, 8)
-    with pytest.raises(ValueError, match=r"D = 8, got \(3, 4, 9\): keep what the same heads"):
+    with pytest.raises(
+        ValueError, match=r"D = 8, got \(3, 4, 9\): keep the output of the same heads"
+    ):
         loss(z0, z1, torch.randn(3, 4, 9))
     with pytest.raises(ValueError, match=r"use negatives.transpose\(1, 2\)"):
         loss(z0, z1, torch.randn(3, 8, 40))
-    with pytest.raises(ValueError, match=r"negatives must be \(C, N, D\) with C = 3.*3 heads put"):
+    with pytest.raises(
+        ValueError, match=r"negatives must be \(C, N, D\) with C = 3.*output of the 3 heads"
+    ):
         loss(z0, z1, torch.randn(2, 40, 8))
 
 
@@ -228,7 +232,7 @@ def test_a_shared_target_may_keep_its_head_dimension():
         ),
         (
             {"form": "max", "omega_place": "outside"},
-            "form='max' has no softmax, so Ω always stands",
+            "form='max' has no softmax, so Ω is always outside",
         ),
         ({"omega_place": "in"}, "'inside', 'outside'; got 'in'"),
         ({"similarity": "cosine"}, "'relative', 'plain'; got 'cosine'"),
