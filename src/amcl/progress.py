@@ -33,7 +33,7 @@ class Progress:
         self._total = total
         self._done = 0
         self._bar: Bar | None = None
-        self._show = show and sys.stderr.isatty()
+        self._show = show
         self._start = time.monotonic()
 
     def __enter__(self) -> "Progress":
@@ -46,7 +46,8 @@ class Progress:
     def advance(self, count: int) -> None:
         """Add to the work that is done."""
         self._done += count
-        if self._bar is None and self._show and time.monotonic() - self._start > 1:
+        slow = time.monotonic() - self._start > 1
+        if self._bar is None and self._show and slow and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import Progress as Bar
 

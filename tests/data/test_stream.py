@@ -171,15 +171,15 @@ def test_squares_have_no_shapes(tmp_path, picture):
 
 def test_progress_is_for_terminals_and_long_waits(capsys, monkeypatch):
     with Progress("reading", 2) as progress:
-        monkeypatch.setattr(time, "monotonic", lambda: progress._since + 9)
+        monkeypatch.setattr(time, "monotonic", lambda: progress._start + 9)
         progress.advance(1)
     assert capsys.readouterr() == ("", "")
     with Progress("reading", 2) as progress:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        monkeypatch.setattr(time, "monotonic", lambda: progress._since + 0.5)
+        monkeypatch.setattr(time, "monotonic", lambda: progress._start + 0.5)
         progress.advance(1)
         assert progress._bar is None
-        monkeypatch.setattr(time, "monotonic", lambda: progress._since + 2)
+        monkeypatch.setattr(time, "monotonic", lambda: progress._start + 2)
         progress.advance(1)
         assert progress._bar is not None
     assert "reading" in capsys.readouterr().err
