@@ -252,7 +252,7 @@ def judge(args: argparse.Namespace, trained: Trained) -> float:
         raise RuntimeError("a set that is judged on has labels")
     transform = Transform(image_size=SIZE, mean=trained.mean, std=trained.std)
     bank, queries = (
-        features_of(trained.backbone, part.images, transform, shown=False).values
+        features_of(trained.backbone, part.images, transform, show_progress=False).values
         for part in (probe.bank, probe.queries)
     )
     return knn_accuracy(bank, probe.bank.labels, queries, probe.queries.labels, k=200)

@@ -117,9 +117,10 @@ def one_operation(name: str, size: int, rounds: int) -> dict[str, Any]:
             taps = operations.crop_taps(drawn.boxes, drawn.flip, (size, size), size)
         for part in (slice(start, start + step) for start in range(0, BATCH, step)):
             if name == "crop and flip":
-                operations.crop(planes[:, part].contiguous(), taps[0].of(part), taps[1].of(part))
+                rows, columns = (each.select(part) for each in taps)
+                operations.crop(planes[:, part].contiguous(), rows, columns)
             else:
-                views._color(planes[:, part].repeat(1, 2, 1, 1), drawn.of(part))
+                views._color(planes[:, part].repeat(1, 2, 1, 1), drawn.rows(part.start, part.stop))
 
     def kornia() -> None:
         for _ in range(2):

@@ -70,9 +70,9 @@ def test_words_that_the_font_lacks_are_for_the_page_to_show():
     ],
 )
 def test_fonts_of_old_and_new_matplotlib(style, expected):
-    from amcl.drawing import _tidy
+    from amcl.drawing import _simplify_attribute
 
-    assert _tidy("style", style).removesuffix("; text-anchor: middle") == expected
+    assert _simplify_attribute("style", style).removesuffix("; text-anchor: middle") == expected
 
 
 def test_a_file_of_a_figure(tmp_path):

@@ -42,7 +42,7 @@ USUAL = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class BackboneSettings:
-    """Which backbone is trained."""
+    """Settings of the backbone that is trained."""
 
     name: Annotated[str, tyro.conf.arg(name="backbone")] = "resnet18"
     """A timm model by name."""
@@ -50,13 +50,13 @@ class BackboneSettings:
     """Multiplies every width: 2 or 4 for wide networks, 0.25 for small machines."""
     stem: Stem = "auto"
     """small: 3×3, stride 1, no pooling (CIFAR); standard: as timm; auto: small up to 64 pixels. Of
-    a vision transformer: the size of its patches, unless patch says it."""
+    a vision transformer: the size of its patches, unless patch sets it."""
     patch: int | None = None
     """Pixels a side of a vision transformer's patches; none: an eighth of small images, else as
     timm."""
     pool: Pool = "auto"
-    """What a vision transformer's features are: auto: as timm, mostly the class token; mean: the
-    mean of the patch tokens."""
+    """Features of a vision transformer; auto: as timm, mostly the class token; mean: the mean of
+    the patch tokens."""
 
     def __post_init__(self) -> None:
         if self.name not in USUAL:
@@ -78,10 +78,15 @@ class BackboneSettings:
 
 
 class Backbone(nn.Module):
-    """A timm network that ends in pooled features. images: (N, 3, S, S). Returns h: (N, `dim`).
+    """A timm network that ends in pooled features.
 
-    `network` is the plain timm module: its state dict has timm's own keys. `drop_path` is the rate
-    at which whole blocks are skipped in training (stochastic depth).
+    It maps images (N, 3, S, S) to features h (N, `dim`). `network` is the plain timm module: its
+    state dict has the keys of timm.
+
+    Args:
+        settings: Name, width, stem, patches and pooling of the network.
+        image_size: Side S of the images in pixels.
+        drop_path: Rate at which whole blocks are skipped in training (stochastic depth).
 
     >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.25), image_size=32)
     >>> backbone(torch.randn(2, 3, 32, 32)).shape
@@ -89,7 +94,7 @@ class Backbone(nn.Module):
     """
 
     normalization: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    """Mean and std of the channels, where the backbone was loaded from a run."""
+    """Mean and std of the channels if the backbone was loaded from a run, else None."""
 
     def __init__(
         self, settings: BackboneSettings, image_size: int, *, drop_path: float = 0.0
@@ -102,8 +107,8 @@ class Backbone(nn.Module):
         extra = {"drop_path_rate": drop_path} if drop_path else {}
         self.network = self._design.make(extra)
         # Some families widen their features once more behind the pooling.
-        wider = getattr(self.network, "head_hidden_size", None)
-        self.dim: int = wider or self.network.num_features
+        head_size = getattr(self.network, "head_hidden_size", None)
+        self.dim: int = head_size or self.network.num_features
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         if images.ndim != 4 or images.shape[1] != 3:
@@ -121,11 +126,11 @@ class Backbone(nn.Module):
         return h
 
     def metadata(self) -> dict[str, Any]:
-        """What `Backbone` needs to be made again."""
+        """Return what is needed to make the backbone again."""
         return self.settings.metadata() | {"image_size": self.image_size}
 
     def code(self, weights: str = "backbone.safetensors") -> str:
-        """Python that makes this network and loads its weights, with timm and torch alone.
+        """Return Python that makes this network and loads its weights, with timm and torch alone.
 
         >>> backbone = Backbone(BackboneSettings(name="resnet18"), image_size=32)
         >>> print(backbone.code())
@@ -139,14 +144,14 @@ class Backbone(nn.Module):
         model.load_state_dict(load_file("backbone.safetensors"))
         model = model.eval()
         """
-        made = self._design.code(self.network)
-        imports = ["import timm", "import torch"] if len(made) > 1 else ["import timm"]
+        lines = self._design.code(self.network)
+        imports = ["import timm", "import torch"] if len(lines) > 1 else ["import timm"]
         return "\n".join(
             [
                 *imports,
                 "from safetensors.torch import load_file",
                 "",
-                *made,
+                *lines,
                 f"model.load_state_dict(load_file({json.dumps(weights, ensure_ascii=False)}))",
                 "model = model.eval()",
             ]
@@ -154,17 +159,22 @@ class Backbone(nn.Module):
 
     @property
     def as_published(self) -> bool:
-        """Return whether it is timm's own network, with nothing changed."""
+        """Return whether this is the network of timm, with nothing changed."""
         return self._design == _Design(self.settings.name)
 
     def load(self, tensors: Mapping[str, torch.Tensor], where: object) -> None:
-        """Take weights with timm's keys: all that the network has and nothing else, or an error."""
-        own = self.network.state_dict()
-        faults = [f"{name} is missing" for name in own if name not in tensors]
-        faults += [f"{name} is one too many" for name in tensors if name not in own]
+        """Load weights with the keys of timm; all of the network and no others, or an error.
+
+        Args:
+            tensors: Weights by name.
+            where: Their origin, for the error.
+        """
+        state = self.network.state_dict()
+        faults = [f"{name} is missing" for name in state if name not in tensors]
+        faults += [f"{name} is one too many" for name in tensors if name not in state]
         faults += [
             f"{name} is {tuple(tensors[name].shape)} instead of {tuple(value.shape)}"
-            for name, value in own.items()
+            for name, value in state.items()
             if name in tensors and tensors[name].shape != value.shape
         ]
         if faults:
@@ -176,9 +186,14 @@ class Backbone(nn.Module):
 
 
 def load_backbone(path: str | os.PathLike[str]) -> Backbone:
-    """A trained backbone from a run folder, or from its `backbone.safetensors`.
+    """Load a trained backbone.
 
-    `normalization` of what comes back are the mean and std of the channels it was trained with.
+    Args:
+        path: A run folder, or its `backbone.safetensors`.
+
+    Returns:
+        The backbone in evaluation mode; its `normalization` has the mean and std of the channels
+        that it was trained with.
     """
     file = Path(path)
     if not file.exists():
@@ -195,25 +210,36 @@ def load_backbone(path: str | os.PathLike[str]) -> Backbone:
             f"there is no {file}: a run leaves its backbone there when it ends; `amcl pretrain "
             f"--resume {file.parent}` finishes one that was stopped."
         )
-    tensors, made = read_safetensors(file)
-    if made is None:
+    tensors, metadata = read_safetensors(file)
+    if metadata is None:
         raise ValueError(f"{file} was not written by amcl: it does not say which network it holds.")
-    return backbone_of(made, tensors, file)
+    return backbone_of(metadata, tensors, file)
 
 
 def backbone_of(
-    made: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], where: object
+    metadata: Mapping[str, Any], tensors: Mapping[str, torch.Tensor], where: object
 ) -> Backbone:
-    """The backbone that a file's metadata describe, with its weights, in evaluation mode."""
+    """Return the backbone that a file's metadata describes, with its weights.
+
+    Args:
+        metadata: Network, image size and normalization, as `read_metadata` returns them.
+        tensors: Weights by name.
+        where: The file, for errors.
+
+    Returns:
+        The backbone in evaluation mode.
+    """
     try:
         settings = BackboneSettings(
-            name=made["backbone"],
-            width=made["width"],
-            stem=made["stem"],
-            patch=made.get("patch"),  # files of the first versions do not say these
-            pool=made.get("pool", "auto"),
+            name=metadata["backbone"],
+            width=metadata["width"],
+            stem=metadata["stem"],
+            patch=metadata.get("patch"),  # files of the first versions do not say these
+            pool=metadata.get("pool", "auto"),
         )
-        image_size, mean, std = made["image_size"], made["mean"], made["std"]
+        image_size = metadata["image_size"]
+        mean = metadata["mean"]
+        std = metadata["std"]
     except KeyError as missing:
         raise ValueError(f"{where} does not say its {missing}: it is no backbone.") from None
     with own_randomness():
@@ -224,7 +250,7 @@ def backbone_of(
 
 
 def read_metadata(file: Path) -> dict[str, Any] | None:
-    """Return what amcl wrote beside the tensors of a file, without reading them.
+    """Return the metadata that amcl wrote into a file, without reading the tensors.
 
     Args:
         file: A safetensors file.
@@ -232,36 +258,41 @@ def read_metadata(file: Path) -> dict[str, Any] | None:
     Returns:
         Image size, normalization, network and progress; None if others wrote the file.
     """
-    try:
-        with safe_open(file, "pt") as stored:
-            made: dict[str, Any] | None = json.loads((stored.metadata() or {}).get("amcl", "null"))
-    except SafetensorError as error:
-        raise ValueError(f"{file} is no safetensors file, or damaged: {error}.") from error
-    return made
+    with _open_safetensors(file) as stored:
+        return _metadata(stored)
 
 
 def read_safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any] | None]:
-    """Tensors, and what amcl said of them when it wrote the file; None if others wrote it."""
+    """Return the tensors of a file, and its metadata as in `read_metadata`."""
+    with _open_safetensors(file) as stored:
+        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+        return tensors, _metadata(stored)
+
+
+@contextmanager
+def _open_safetensors(file: Path) -> Iterator[Any]:
     try:
         with safe_open(file, "pt") as stored:
-            said = (stored.metadata() or {}).get("amcl", "null")
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            yield stored
     except SafetensorError as error:
         raise ValueError(f"{file} is no safetensors file, or damaged: {error}.") from error
-    made: dict[str, Any] | None = json.loads(said)
-    return tensors, made
+
+
+def _metadata(stored: Any) -> dict[str, Any] | None:
+    metadata: dict[str, Any] | None = json.loads((stored.metadata() or {}).get("amcl", "null"))
+    return metadata
 
 
 @contextmanager
 def own_randomness(seed: int = 0) -> Iterator[None]:
-    """New modules draw their weights from this seed; nobody else's random numbers change."""
+    """Seed the weights of modules made in this context; other random numbers do not change."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def some(names: list[str], most: int = 3) -> str:
-    """The first few of them, and how many more there are.
+    """Return the first few names, and the number of others.
 
     >>> some(["a", "b", "c", "d", "e"])
     'a, b, c and 2 more'
@@ -272,7 +303,7 @@ def some(names: list[str], most: int = 3) -> str:
 
 @dataclass(frozen=True)
 class _Design:
-    """How timm makes a network, and what takes the place of its stem."""
+    """Arguments with which timm makes a network, and the replacement of its stem."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -280,7 +311,7 @@ class _Design:
     pool: bool = True
 
     def make(self, extra: dict[str, Any]) -> Any:
-        """The network, with random weights."""
+        """Return the network, with random weights."""
         import timm
 
         network: Any = timm.create_model(self.name, num_classes=0, **self.arguments, **extra)
@@ -293,11 +324,13 @@ class _Design:
         return network
 
     def code(self, network: Any) -> list[str]:
-        """The lines of Python that make it."""
-        said = [json.dumps(self.name), "num_classes=0"]
+        """Return the lines of Python that make the network."""
+        arguments = [json.dumps(self.name), "num_classes=0"]
         for name, value in self.arguments.items():
-            said.append(f"{name}={json.dumps(value) if isinstance(value, str) else repr(value)}")
-        lines = [f"model = timm.create_model({', '.join(said)})"]
+            arguments.append(
+                f"{name}={json.dumps(value) if isinstance(value, str) else repr(value)}"
+            )
+        lines = [f"model = timm.create_model({', '.join(arguments)})"]
         if self.conv is not None:
             sizes = ", ".join(f"{name}={value}" for name, value in self.conv.items())
             planes = network.bn1.num_features
@@ -309,7 +342,7 @@ class _Design:
 
 @cache
 def _published(name: str) -> Any:
-    """The network as timm has it, to be looked at: without weights."""
+    """Return the network as timm has it, without weights, for inspection."""
     import timm
 
     with torch.device("meta"):
@@ -353,25 +386,25 @@ def _design(settings: BackboneSettings, image_size: int) -> _Design:
 
 
 def _resnet(name: str, published: Any, width: float, small: bool) -> _Design:
-    changed: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     deep = isinstance(published.conv1, nn.Sequential)
     if width != 1:
         stages = [stage[-1] for stage in (getattr(published, f"layer{i}") for i in range(1, 5))]
         planes = [_last_norm(stage).num_features // type(stage).expansion for stage in stages]
         # timm widens a deep stem only; a plain one is made deep here and replaced afterwards.
         inplanes = published.bn1.num_features
-        changed = {
+        arguments = {
             "channels": tuple(_scaled(p, width) for p in planes),
             # A tiered stem begins with three quarters of it, by whole fours.
             "stem_width": max(_scaled(inplanes // 2, width), 4 if deep else 1),
         }
         if not deep:
-            changed["stem_type"] = "deep"
+            arguments["stem_type"] = "deep"
     if small:
-        return _Design(name, changed, {"kernel_size": 3, "stride": 1, "padding": 1}, pool=False)
-    if changed and not deep:
-        return _Design(name, changed, {"kernel_size": 7, "stride": 2, "padding": 3})
-    return _Design(name, changed)
+        return _Design(name, arguments, {"kernel_size": 3, "stride": 1, "padding": 1}, pool=False)
+    if arguments and not deep:
+        return _Design(name, arguments, {"kernel_size": 7, "stride": 2, "padding": 3})
+    return _Design(name, arguments)
 
 
 def _last_norm(block: nn.Module) -> Any:
@@ -383,21 +416,21 @@ def _vision_transformer(
 ) -> _Design:
     name, width = settings.name, settings.width
     embed = published.patch_embed
-    usual = max(image_size // _PATCHES, 1) if small else embed.patch_size[0]
-    patch = settings.patch or usual
+    default_patch = max(image_size // _PATCHES, 1) if small else embed.patch_size[0]
+    patch = settings.patch or default_patch
     if image_size % patch:
         raise ValueError(
             f"{name!r} cuts images into patches of {patch} pixels, and {image_size} is no multiple "
             f"of it: use an image size of {image_size // patch * patch or patch}, or other patches "
             "(--patch)."
         )
-    changed: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     if embed.img_size != (image_size, image_size):
-        changed["img_size"] = image_size
+        arguments["img_size"] = image_size
     if embed.patch_size != (patch, patch):
-        changed["patch_size"] = patch
+        arguments["patch_size"] = patch
     if width != 1:
-        changed |= _narrowed(name, published, width)
+        arguments |= _scaled_heads(name, published, width)
     if settings.pool == "mean" and published.global_pool != "avg":
         class_tokens = published.num_prefix_tokens - published.num_reg_tokens
         if published.global_pool != "token" or class_tokens != 1:
@@ -406,12 +439,12 @@ def _vision_transformer(
                 "use pool='auto', or a network such as vit_tiny_patch16_224."
             )
         # timm would move the norm behind the pooling; where it is, tokens are normalized too.
-        changed |= {"global_pool": "avg", "fc_norm": False}
-    return _Design(name, changed)
+        arguments |= {"global_pool": "avg", "fc_norm": False}
+    return _Design(name, arguments)
 
 
-def _narrowed(name: str, published: Any, width: float) -> dict[str, int]:
-    """Other widths: by the attention heads, each as wide as it was."""
+def _scaled_heads(name: str, published: Any, width: float) -> dict[str, int]:
+    """Return arguments for another number of attention heads, each as wide as it was."""
     attention = getattr(published.blocks[0], "attn", None)
     if attention is None:
         raise ValueError(
@@ -445,9 +478,11 @@ def _check_model(model: str) -> None:
 
 
 def unknown_model(name: str) -> str:
-    """That timm has no such model, and which are called nearly so."""
+    """Return the message that timm has no such model, with similar names."""
     import timm
 
-    near = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(near)}?" if near else "timm.list_models() lists them all."
+    matches = difflib.get_close_matches(name, timm.list_models(), n=3, cutoff=0.5)
+    hint = (
+        f"did you mean {', '.join(matches)}?" if matches else "timm.list_models() lists them all."
+    )
     return f"there is no timm model called {name!r}: {hint}"

@@ -1,4 +1,4 @@
-"""Every collective that losses and methods need. Without a process group they do nothing."""
+"""All collective operations. Without a process group they do nothing."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,21 +8,27 @@ import torch.distributed as dist
 
 
 def rank() -> int:
-    """This process's number, 0 when there is one process."""
+    """Return the number of this process, 0 if it is the only one."""
     return dist.get_rank() if _active() else 0
 
 
 def world_size() -> int:
-    """Number of processes train together."""
+    """Return the number of processes that train together."""
     return dist.get_world_size() if _active() else 1
 
 
 def gather(z: torch.Tensor) -> torch.Tensor:
-    """The items of every rank, in rank order, with gradient. z: (C, N, D). Returns (C, W·N, D).
+    """Gather the items of all ranks, in rank order, with gradient.
 
-    Every rank must bring the same N (drop the last, smaller batch). The gradient that reaches z is
+    Every rank must have the same N (drop the last, smaller batch). The gradient that reaches z is
     the sum over all ranks' losses; DDP's averaging of the ranks then gives the one-process
     gradient on the whole batch.
+
+    Args:
+        z: Items (C, N, D) of this rank.
+
+    Returns:
+        Items (C, W·N, D) of all W ranks.
     """
     if world_size() == 1:
         return z
@@ -32,31 +38,31 @@ def gather(z: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """Items (N, ·) exchanged among the processes; `place` tells where each came from."""
+    """Items (N, ·) exchanged among the processes; `order` holds their positions before."""
 
     items: torch.Tensor
-    place: torch.Tensor | None
+    order: torch.Tensor | None
 
     def undo(self, items: torch.Tensor) -> torch.Tensor:
-        """What was computed from the shuffled items, given back to the processes they came from."""
-        if self.place is None:
+        """Return results for shuffled items to the processes that the items came from."""
+        if self.order is None:
             return items
         n = items.shape[0]
-        return gather(items.unsqueeze(0))[0][self.place.argsort()[rank() * n :][:n]]
+        return gather(items.unsqueeze(0))[0][self.order.argsort()[rank() * n :][:n]]
 
 
 def shuffle(items: torch.Tensor) -> Shuffled:
-    """Exchange items (N, ·) among the processes at random. One process keeps its own in order."""
+    """Exchange items (N, ·) among the processes at random; a single process keeps their order."""
     if world_size() == 1:
         return Shuffled(items, None)
     n = items.shape[0]
-    place = torch.randperm(world_size() * n, device=items.device)
-    dist.broadcast(place, src=0)
-    return Shuffled(gather(items.unsqueeze(0))[0][place[rank() * n :][:n]], place)
+    order = torch.randperm(world_size() * n, device=items.device)
+    dist.broadcast(order, src=0)
+    return Shuffled(gather(items.unsqueeze(0))[0][order[rank() * n :][:n]], order)
 
 
 def mean_over_ranks(values: torch.Tensor) -> torch.Tensor:
-    """The mean of each value over all processes, without gradient."""
+    """Return the mean of each value over all processes, without gradient."""
     if world_size() == 1:
         return values.detach()
     values = values.detach().clone()

@@ -1,4 +1,4 @@
-"""What all pictures share: colors, figures, and how they become files and parts of a page."""
+"""Colors and figures of all charts, written as files or as parts of a page."""
 
 import io
 import re
@@ -14,18 +14,22 @@ if TYPE_CHECKING:  # loaded only where something is drawn
     from matplotlib.figure import Figure
 
 DARK = "#333333"
-"""Lines and words; on a page it is the page's own ink."""
+"""Color of lines and words; on a page it becomes the text color."""
 FAINT = "#BBBBBB"
-"""Lines that only guide the eye; on a page, the page's ink made faint."""
+"""Color of guide lines; on a page it becomes the text color, nearly transparent."""
 # The colors of Okabe and Ito, which color-blind readers tell apart. Their yellow is too light
 # for lines on white, their black is DARK.
-BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
-PINK, ORANGE, SKY = "#CC79A7", "#E69F00", "#56B4E9"
+BLUE = "#0072B2"
+VERMILION = "#D55E00"
+GREEN = "#009E73"
+PINK = "#CC79A7"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
 PALETTE = (BLUE, VERMILION, GREEN, PINK, ORANGE, SKY, DARK)
-"""One color after another, for lines and dots of different kinds."""
+"""Colors of lines and dots of different kinds, in order."""
 
 DPI = 150
-# On a page: its own ink, and the colors that it makes lighter in the dark.
+# On a page: its text color, and the colors that are lighter in dark mode.
 _ON_PAGE = {
     "#000000": "currentColor",
     DARK: "currentColor",
@@ -49,7 +53,7 @@ def figure_of(width: float, height: float) -> "Figure":
 
 
 def bare(ax: "Axes", inner: bool = False) -> None:
-    """No more lines than are read; no ticks upwards if `inner`."""
+    """Remove the top and right lines of a chart, and the ticks of the y axis if `inner`."""
     ax.spines[["top", "right"]].set_visible(False)
     ax.tick_params(labelsize=9)
     if inner:
@@ -57,9 +61,9 @@ def bare(ax: "Axes", inner: bool = False) -> None:
 
 
 def legend_below(figure: "Figure") -> None:
-    """One legend for all panels, in as many columns as the figure has room for."""
-    pairs = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in figure.axes]
-    handles = {label: handle for panel in pairs for handle, label in panel}
+    """Draw one legend for all panels, in as many columns as the figure has room for."""
+    panels = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in figure.axes]
+    handles = {label: handle for panel in panels for handle, label in panel}
     if not handles:
         return
     column = 0.65 + 0.08 * max(map(len, handles))  # inches: a mark, and letters of 9 points
@@ -75,7 +79,7 @@ def legend_below(figure: "Figure") -> None:
 
 
 def plain(text: str, length: int = 60) -> str:
-    """Text as it is, not a formula; cut where it would push the picture aside.
+    """Escape text so that it is no formula, and shorten it.
 
     >>> plain("worth $5 and $6", 9)
     'worth \\\\$5…'
@@ -90,11 +94,11 @@ def save_png(figure: "Figure", path: Path) -> None:
     """Write a figure as a PNG file, whole or not at all."""
     with whole_file(path) as file:
         figure.savefig(file, format="png", dpi=DPI)
-    figure.set_layout_engine("none")  # it is laid out, which takes longer than to draw it
+    figure.set_layout_engine("none")  # the layout is done, and takes longer than drawing
 
 
 def on_page(color: str) -> str:
-    """A color as a page has it, so that it follows light and dark; others stay as they are.
+    """Return the CSS of a color that follows light and dark mode; other colors stay.
 
     >>> on_page(DARK), on_page(BLUE), on_page(PINK)
     ('currentColor', 'var(--blue, #0072B2)', '#CC79A7')
@@ -103,11 +107,18 @@ def on_page(color: str) -> str:
 
 
 def svg_of(figure: "Figure", alt: str, salt: str) -> str:
-    """A figure as an `<svg>` element for an HTML page.
+    """Return a figure as an `<svg>` element for an HTML page.
 
-    Words stay words, in the page's font; the ground is transparent; black and DARK become the
-    page's ink, so that they follow light and dark. `alt` tells it in words to who cannot see it;
-    `salt` sets its ids apart from those of other figures on the page.
+    Text stays text, in the page's font; the background is transparent; black and DARK become the
+    page's text color, so that they follow light and dark mode.
+
+    Args:
+        figure: The figure.
+        alt: Description for readers who cannot see it.
+        salt: Prefix of its ids, different from that of other figures on the page.
+
+    Returns:
+        The element.
     """
     import matplotlib
 
@@ -118,7 +129,7 @@ def svg_of(figure: "Figure", alt: str, salt: str) -> str:
         matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt}),
         warnings.catch_warnings(),
     ):
-        # The page's own fonts will have it.
+        # The fonts of the page have it.
         warnings.filterwarnings("ignore", message=r"Glyph \d+ .* missing from")
         figure.savefig(file, format="svg", transparent=True)
     figure.set_layout_engine("none")
@@ -136,7 +147,7 @@ def svg_of(figure: "Figure", alt: str, salt: str) -> str:
 
 
 def _simplify(element: ElementTree.Element) -> None:
-    """Plain tags, the page's ink and font, and no more than is drawn."""
+    """Remove namespaces, metadata, fonts and colors that the page sets."""
     element.tag = element.tag.rpartition("}")[2]
     element.tail = None
     if element.text is not None and not element.text.strip():
@@ -149,11 +160,11 @@ def _simplify(element: ElementTree.Element) -> None:
     for key, value in list(element.attrib.items()):
         del element.attrib[key]
         name = key.rpartition("}")[2]
-        if tidy := _tidy(name, value):
-            element.attrib[name] = tidy
+        if simplified := _simplify_attribute(name, value):
+            element.attrib[name] = simplified
 
 
-def _tidy(key: str, value: str) -> str:
+def _simplify_attribute(key: str, value: str) -> str:
     if key == "style":
         entries = [entry.strip() for entry in value.split(";") if entry.strip()]
         return "; ".join(filter(None, map(_style, entries)))
@@ -165,7 +176,7 @@ def _tidy(key: str, value: str) -> str:
 
 
 def _style(entry: str) -> str:
-    """One entry of a style, in the page's ink and font."""
+    """Return an entry of a style with the colors and font of the page."""
     name, _, value = (part.strip() for part in entry.partition(":"))
     if name == "font":
         # Before 3.11, matplotlib writes all in one: "italic 700 10px 'DejaVu Sans', sans-serif".
@@ -182,7 +193,7 @@ def _style(entry: str) -> str:
 
 
 def _rename_ids(root: ElementTree.Element, salt: str) -> None:
-    """Ids that something refers to begin with the salt; others go."""
+    """Prefix ids that something refers to with the salt, and remove all others."""
     link = re.compile(r"url\(#([^)]+)\)")
     used = {
         name

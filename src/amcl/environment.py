@@ -1,4 +1,4 @@
-"""What numbers may depend on: versions, machine, command."""
+"""The environment that results may depend on: versions, machine, command."""
 
 import platform
 import sys
@@ -16,9 +16,9 @@ _PACKAGES = (
 
 
 def environment() -> dict[str, Any]:
-    """Versions of packages, Python, platform, threads, GPU, and the command that was typed.
+    """Return versions of packages, Python, platform, threads, GPU, and the command.
 
-    Secrets of the command are left out.
+    Passwords and keys in the command are hidden.
     """
     packages: dict[str, str | None] = {}
     for name in _PACKAGES:

@@ -1,4 +1,4 @@
-"""How a run can end other than well, each with the exit code that scripts see."""
+"""Errors that end a run, each with the exit code that scripts see."""
 
 import signal
 
@@ -20,7 +20,7 @@ class NonFiniteError(RunError):
 
 
 class Interrupted(RunError):
-    """The run was asked to stop by a signal, and did so with everything saved."""
+    """A signal stopped the run, and everything is saved."""
 
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
@@ -28,4 +28,4 @@ class Interrupted(RunError):
 
 
 class StoppedWaiting(Exception):
-    """A run that waits for images was asked to stop; it ends as `Interrupted`."""
+    """A signal stopped a run that waits for images; it ends as `Interrupted`."""

@@ -1,10 +1,10 @@
-"""Packages that a plain install leaves out, and how to install them."""
+"""Optional packages, and how to install them."""
 
 from importlib.util import find_spec
 
 
 def missing(*packages: str) -> list[str]:
-    """Those of these packages that are not installed.
+    """Return the packages that are not installed.
 
     >>> missing("torch", "no_such_package")
     ['no_such_package']
@@ -13,7 +13,7 @@ def missing(*packages: str) -> list[str]:
 
 
 def needed(what: str, packages: str, extra: str) -> str:
-    """The message for something whose packages are not installed.
+    """Return the message for something whose packages are not installed.
 
     The command names a checkout, because the package is on no index, where `amcl` is another one.
 

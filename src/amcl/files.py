@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are written whole or not at all, and hashes."""
 
 import hashlib
 import os
@@ -11,7 +11,7 @@ from typing import IO
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write; it takes its name at the end, and leaves nothing behind after an error."""
+    """Open a file to write; it gets its name at the end, and an error leaves nothing behind."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
     try:
@@ -21,7 +21,7 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         temporary.replace(path)
         _sync_folder(path.parent)
-    except OSError as error:  # told with the name that people know
+    except OSError as error:  # raised again with the path that the caller gave
         temporary.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     except BaseException:
@@ -29,15 +29,15 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
         raise
 
 
-def is_free(path: Path, *known: str) -> bool:
-    """Return whether nothing is at `path`, or a folder that holds nothing but files named `known`.
+def is_free(path: Path, *allowed: str) -> bool:
+    """Return whether nothing is at `path`, or a folder with no files but those named `allowed`.
 
-    What a killed process left of a file that it was writing does not count.
+    Unfinished files of a killed process do not count.
     """
     if not path.is_dir():
         return not path.exists()
     leftover = re.compile(r"\..+\.\d+\.writing")
-    return all(leftover.fullmatch(each.name) or each.name in known for each in path.iterdir())
+    return all(leftover.fullmatch(entry.name) or entry.name in allowed for entry in path.iterdir())
 
 
 def write_text(path: Path, text: str) -> None:
@@ -47,15 +47,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 def digest(parts: Iterable[bytes | memoryview]) -> str:
-    """SHA-256 of bytes that come in parts.
+    """Return the SHA-256 of bytes that come in parts.
 
     >>> digest([b"a", b"bc"]) == digest([b"abc"])
     True
     """
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for part in parts:
-        found.update(part)
-    return found.hexdigest()
+        sha256.update(part)
+    return sha256.hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

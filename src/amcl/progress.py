@@ -1,4 +1,4 @@
-"""A bar for work that takes its time."""
+"""A progress bar, and durations in words."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def duration(seconds: float) -> str:
-    """A time for people.
+    """Return a duration in words.
 
     >>> duration(40), duration(600), duration(2e4)
     ('40 s', '10 min', '5.6 h')
@@ -20,13 +20,21 @@ def duration(seconds: float) -> str:
 
 
 class Progress:
-    """A bar on a terminal, for what takes longer than a second."""
+    """A progress bar on a terminal for work that takes longer than a second.
 
-    def __init__(self, what: str, total: int, shown: bool = True) -> None:
-        self._what, self._total, self._done = what, total, 0
+    Args:
+        title: Text in front of the bar.
+        total: Amount of work.
+        show: False shows no bar.
+    """
+
+    def __init__(self, title: str, total: int, show: bool = True) -> None:
+        self._title = title
+        self._total = total
+        self._done = 0
         self._bar: Bar | None = None
-        self._shown = shown
-        self._since = time.monotonic()
+        self._show = show
+        self._start = time.monotonic()
 
     def __enter__(self) -> "Progress":
         return self
@@ -36,19 +44,15 @@ class Progress:
             self._bar.stop()
 
     def advance(self, count: int) -> None:
-        """So much more is done."""
+        """Add to the work that is done."""
         self._done += count
-        if (
-            self._bar is None
-            and self._shown
-            and sys.stderr.isatty()
-            and time.monotonic() - self._since > 1
-        ):
+        slow = time.monotonic() - self._start > 1
+        if self._bar is None and self._show and slow and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import Progress as Bar
 
             self._bar = Bar(console=Console(stderr=True), transient=True)
-            self._bar.add_task(self._what, total=self._total)
+            self._bar.add_task(self._title, total=self._total)
             self._bar.start()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self._done)

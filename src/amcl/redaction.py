@@ -1,4 +1,4 @@
-"""Secrets are never written down: one place that takes them out of commands and messages."""
+"""Removal of passwords and keys from commands and messages before they are written."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ _OPTION = re.compile(rf"(-{{1,2}}[\w.-]*{_SECRET})(=.*)?", re.IGNORECASE | re.DO
 
 
 def redact(text: str) -> str:
-    """The text without the passwords and keys of the addresses in it.
+    """Return the text without the passwords and keys of the addresses in it.
 
     >>> redact("no route to postgresql://me:secret@host/studies?sslpassword=hush&a=1")
     'no route to postgresql://me:***@host/studies?sslpassword=***&a=1'
@@ -22,21 +22,23 @@ def redact(text: str) -> str:
 
 
 def redact_command(words: Sequence[str]) -> str:
-    """A command as one line for a shell, without passwords, keys and tokens.
+    """Return a command as one line for a shell, without passwords, keys and tokens.
 
     >>> redact_command(["amcl", "search", "--storage=mysql://me:it is@h/db", "--api-key", "k"])
     "amcl search '--storage=mysql://me:***@h/db' --api-key '***'"
     """
-    shown: list[str] = []
+    redacted: list[str] = []
     hide = False
     for word in words:
         option = _OPTION.fullmatch(word)
         if hide:
-            shown.append(HIDDEN)
+            redacted.append(HIDDEN)
         elif option and option[2]:
-            shown.append(f"{option[1]}={HIDDEN}")
+            redacted.append(f"{option[1]}={HIDDEN}")
         else:
             # A word of a command may hold blanks, and a password within it too.
-            shown.append(redact(re.sub(r"(://[^\s:/@]*:).*@", rf"\1{HIDDEN}@", word, flags=re.S)))
+            redacted.append(
+                redact(re.sub(r"(://[^\s:/@]*:).*@", rf"\1{HIDDEN}@", word, flags=re.S))
+            )
         hide = not hide and option is not None and not option[2]
-    return shlex.join(shown)
+    return shlex.join(redacted)

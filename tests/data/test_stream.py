@@ -157,10 +157,10 @@ def test_without_replacement_labels_stay_with_their_images(files, workers):
             pass
     steps, labels = torch.arange(12).split(4), torch.arange(12) * 10
     batches = list(stream(files, steps, workers=workers, replace=False))
-    kept = [batch.of(step) for batch, step in zip(batches, steps, strict=True)]
+    kept = [batch.select(step) for batch, step in zip(batches, steps, strict=True)]
     assert [k.tolist() for k in kept] == [[0, 2, 3], [4, 5, 7], [8, 9, 10, 11]]
     assert torch.equal(torch.cat([b.pixels for b in batches]), files[torch.cat(kept)])
-    assert batches[2].of(labels[steps[2]]).tolist() == [80, 90, 100, 110]
+    assert batches[2].select(labels[steps[2]]).tolist() == [80, 90, 100, 110]
     assert [path for b in batches for path, _ in b.unreadable] == [files.path(1), files.path(6)]
 
 
@@ -171,15 +171,15 @@ def test_squares_have_no_shapes(tmp_path, picture):
 
 def test_progress_is_for_terminals_and_long_waits(capsys, monkeypatch):
     with Progress("reading", 2) as progress:
-        monkeypatch.setattr(time, "monotonic", lambda: progress._since + 9)
+        monkeypatch.setattr(time, "monotonic", lambda: progress._start + 9)
         progress.advance(1)
     assert capsys.readouterr() == ("", "")
     with Progress("reading", 2) as progress:
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        monkeypatch.setattr(time, "monotonic", lambda: progress._since + 0.5)
+        monkeypatch.setattr(time, "monotonic", lambda: progress._start + 0.5)
         progress.advance(1)
         assert progress._bar is None
-        monkeypatch.setattr(time, "monotonic", lambda: progress._since + 2)
+        monkeypatch.setattr(time, "monotonic", lambda: progress._start + 2)
         progress.advance(1)
         assert progress._bar is not None
     assert "reading" in capsys.readouterr().err

@@ -7,31 +7,31 @@ import torch
 from safetensors.torch import save_file
 
 from amcl.data import cifar10, load_dataset
-from amcl.data.split import parted, subset
+from amcl.data.split import choose_subset, split_train_validation
 
 from .test_named import stl10, tensors, trust, which  # noqa: F401
 
 
 def test_a_subset_takes_each_class_by_its_share():
     labels = torch.tensor([0] * 60 + [1] * 30 + [2] * 9 + [3])
-    chosen = subset(labels, 50)
+    chosen = choose_subset(labels, 50)
     assert labels[chosen].bincount(minlength=4).tolist() in ([30, 15, 5, 0], [30, 15, 4, 1])
     assert torch.equal(chosen, chosen.unique())
-    assert len(subset(labels, 100)) == 100  # even classes of one image
+    assert len(choose_subset(labels, 100)) == 100  # even classes of one image
 
 
 def test_what_is_held_out_lies_outside_of_the_subset():
     labels = torch.arange(200) % 5
     trained = []
     for seed in (0, 1):
-        kept, held = parted(labels, 20, seed, 100)
+        kept, held = split_train_validation(labels, 20, seed, 100)
         assert not set(kept.tolist()) & set(held.tolist())
         assert labels[held].bincount().tolist() == [4] * 5
         trained.append((kept, held))
     assert torch.equal(trained[0][0], trained[1][0])
     assert not torch.equal(trained[0][1], trained[1][1])
     with pytest.raises(ValueError, match="subset=190 of 200 images leaves 10 to hold 20 out of"):
-        parted(labels, 20, 0, 190)
+        split_train_validation(labels, 20, 0, 190)
 
 
 def test_subset_of_cifar10(tmp_path, monkeypatch):

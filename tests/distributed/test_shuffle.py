@@ -61,7 +61,7 @@ def run(me: int, world: int) -> dict:
         "world_size": world_size(),
         "own": items,
         "items": exchanged.items,
-        "place": exchanged.place,
+        "place": exchanged.order,
         "undone": exchanged.undo(exchanged.items * 10),
         "queue": queue.z,
         "mean": mean.detach(),

@@ -40,5 +40,5 @@ def test_the_mode_is_put_back_after_an_error():
 
 
 def test_no_images_is_an_error():
-    with pytest.raises(ValueError, match="no images to take features of"):
+    with pytest.raises(ValueError, match="no images to compute features of"):
         extract(model(), [], lambda batch: batch)

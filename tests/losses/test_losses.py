@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import amcl
-from amcl.losses.pairs import Items, Others, Pairs
+from amcl.losses.pairs import Items, Pairs, Partners
 from amcl.temperature import (
     AdaptiveTemperature,
     ConstantTemperature,
@@ -112,7 +112,7 @@ def test_wrong_shapes(shape, fix):
     [
         (torch.randn(3, 5, 8), r"same N images.*\(6, 8\) and \(5, 8\)"),
         (torch.randn(3, 6, 7), r"same N images.*\(6, 8\) and \(6, 7\)"),
-        (torch.randn(2, 6, 8), "z1 must be .* give what the 3 heads put out"),
+        (torch.randn(2, 6, 8), "z1 must be .* give the output of the 3 heads"),
         ([[1.0]], "z1 must be a tensor .*, got list"),
         (torch.zeros(3, 6, 8, dtype=torch.long), "z1 must be floating point, got torch.int64"),
         (torch.randn(3, 6, 8).index_fill(1, torch.tensor(2), torch.nan), "z1 holds 24 values"),
@@ -154,11 +154,15 @@ def test_too_few_images_for_negatives(negatives):
 def test_a_queue_of_another_width():
     z0, z1 = torch.randn(2, 3, 6, 8)
     loss = amcl.AMCLLoss(3, 8)
-    with pytest.raises(ValueError, match=r"D = 8, got \(3, 4, 9\): keep what the same heads"):
+    with pytest.raises(
+        ValueError, match=r"D = 8, got \(3, 4, 9\): keep the output of the same heads"
+    ):
         loss(z0, z1, torch.randn(3, 4, 9))
     with pytest.raises(ValueError, match=r"use negatives.transpose\(1, 2\)"):
         loss(z0, z1, torch.randn(3, 8, 40))
-    with pytest.raises(ValueError, match=r"negatives must be \(C, N, D\) with C = 3.*3 heads put"):
+    with pytest.raises(
+        ValueError, match=r"negatives must be \(C, N, D\) with C = 3.*output of the 3 heads"
+    ):
         loss(z0, z1, torch.randn(2, 40, 8))
 
 
@@ -228,7 +232,7 @@ def test_a_shared_target_may_keep_its_head_dimension():
         ),
         (
             {"form": "max", "omega_place": "outside"},
-            "form='max' has no softmax, so Ω always stands",
+            "form='max' has no softmax, so Ω is always outside",
         ),
         ({"omega_place": "in"}, "'inside', 'outside'; got 'in'"),
         ({"similarity": "cosine"}, "'relative', 'plain'; got 'cosine'"),
@@ -374,7 +378,9 @@ def pairs_of(heads, n, m):
         return torch.zeros(()).expand(heads, count, 8)
 
     anchors = Items(items(n), items(n), items(n))
-    return Pairs(anchors, Others(items(n), items(n)), Others(items(m), items(m)), torch.zeros(n, 0))
+    return Pairs(
+        anchors, Partners(items(n), items(n)), Partners(items(m), items(m)), torch.zeros(n, 0)
+    )
 
 
 @pytest.mark.parametrize(

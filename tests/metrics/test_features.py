@@ -71,16 +71,16 @@ def test_features_come_in_order_whatever_the_batch(monkeypatch):
     torch.testing.assert_close(parts.values, whole.values)
     expected = extract(model, [some[torch.arange(23)]], TRANSFORM)
     torch.testing.assert_close(whole.values, expected)
-    assert whole.kept.tolist() == list(range(23))
+    assert whole.indices.tolist() == list(range(23))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_unreadable_files_are_left_out_and_named(files, workers, monkeypatch):
     monkeypatch.setattr("amcl.metrics.features.BATCH", 4)
     found = features_of(nn.Flatten(), files, TRANSFORM, workers=workers)
-    assert found.kept.tolist() == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
+    assert found.indices.tolist() == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
     assert [os.path.basename(path) for path, _ in found.unreadable] == ["03.png", "07.png"]
-    for row, index in zip(found.values, found.kept, strict=True):
+    for row, index in zip(found.values, found.indices, strict=True):
         pixels, shape = files.decode(int(index))
         expected = TRANSFORM(pixels[None], torch.tensor([shape])).flatten()
         assert torch.equal(row, expected)
@@ -187,7 +187,7 @@ def test_features_are_taken_once(tmp_path, files):
         assert model.calls == 1
         for found in (first, second):
             assert torch.equal(found.values, fresh.values)
-            assert torch.equal(found.kept, fresh.kept)
+            assert torch.equal(found.indices, fresh.indices)
             assert found.unreadable == fresh.unreadable
     stored = np.load(next((tmp_path / "features").glob("*.npy")), mmap_mode="r")
     assert stored.dtype == np.float32
@@ -214,7 +214,7 @@ def test_the_cache_knows_weights_images_and_transform(tmp_path, files):
     assert model.calls == 5
     cached(tmp_path, model, files)
     shutil.copy(files.path(0), files.path(3))  # mended
-    assert len(cached(tmp_path, model, files).kept) == 11
+    assert len(cached(tmp_path, model, files).indices) == 11
     assert model.calls == 7
     assert len(list(tmp_path.glob("*.npy"))) == 7
 

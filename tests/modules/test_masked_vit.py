@@ -22,11 +22,11 @@ from amcl.modules import (
     NoiseEmbedding,
     encode_visible,
     fix_positions,
+    init_xavier,
     is_vit,
     plain_vit,
     random_mask,
-    visible_places,
-    xavier_start,
+    visible_indices,
 )
 from amcl.seeds import generator
 from reference import masked as literal
@@ -109,10 +109,10 @@ def test_a_ratio_is_a_share(ratio):
         random_mask(2, 8, ratio, generator("a"))
 
 
-def test_visible_places_are_those_not_masked_in_order():
+def test_visible_indices_are_those_not_masked_in_order():
     masked = mask_of(0.7)
     expected = [[i for i, hidden in enumerate(row) if not hidden] for row in masked.tolist()]
-    assert visible_places(masked).tolist() == expected
+    assert visible_indices(masked).tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_visible_places_are_those_not_masked_in_order():
 )
 def test_masks_that_cannot_be_batched_are_refused(masked, said):
     with pytest.raises(ValueError, match=said):
-        visible_places(masked)
+        visible_indices(masked)
 
 
 # encoder
@@ -283,7 +283,7 @@ def test_weights_start_as_xaviers(name, separate_qkv):
     network = network_of(name)
     norms = {key: p.detach().clone() for key, p in network.named_parameters() if "norm" in key}
     positions = network.pos_embed.detach().clone()
-    xavier_start(network, separate_qkv=separate_qkv)
+    init_xavier(network, separate_qkv=separate_qkv)
     matrices = list(weights_of(network, separate_qkv))
     assert len(matrices) == 12 * (6 if separate_qkv else 4) + 1
     for part, weight in matrices:
@@ -307,11 +307,11 @@ def test_a_start_follows_from_the_seed_and_is_of_a_vision_transformer():
     for _ in range(2):
         network = network_of()
         torch.manual_seed(3)
-        xavier_start(network)
+        init_xavier(network)
         starts.append(network.blocks[-1].mlp.fc2.weight)
     assert torch.equal(*starts)
     with torch.device("meta"), pytest.raises(ValueError, match="a ResNet is not run"):
-        xavier_start(timm.create_model("resnet18", num_classes=0))
+        init_xavier(timm.create_model("resnet18", num_classes=0))
 
 
 @pytest.mark.parametrize(

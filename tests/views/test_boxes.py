@@ -14,7 +14,7 @@ SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
 def drawing(n=2000, scale=SCALE, ratio=RATIO, shape=(1.0, 1.0), seed=0):
     shapes = torch.tensor(shape).expand(n, 2)
-    return boxes.Draw(shapes, scale, ratio, torch.Generator().manual_seed(seed))
+    return boxes.BoxSampler(shapes, scale, ratio, torch.Generator().manual_seed(seed))
 
 
 def assert_inside(drawn):
@@ -96,7 +96,7 @@ def test_min_overlap_of_0_changes_nothing():
 
 @given(st.floats(0.01, 1), shapes, st.integers(0, 1000))
 def test_exact_overlap_holds_for_every_pair(shared, shape, seed):
-    pair = drawing(200, shape=shape, seed=seed).pair_sharing(shared)
+    pair = drawing(200, shape=shape, seed=seed).pair_with_overlap(shared)
     assert_inside(pair)
     assert torch.equal(pair[0, :, 2:], pair[1, :, 2:])
     assert torch.allclose(boxes.overlap(*pair), torch.tensor(shared), atol=1e-3)
@@ -105,7 +105,7 @@ def test_exact_overlap_holds_for_every_pair(shared, shape, seed):
 
 
 def test_exact_overlap_shifts_to_all_sides():
-    pair = drawing().pair_sharing(0.5)
+    pair = drawing().pair_with_overlap(0.5)
     down, right = (pair[1] - pair[0])[:, :2].unbind(-1)
     for shift in (down, right):
         assert 0.4 < (shift > 0.01).float().mean() < 0.6
@@ -116,7 +116,7 @@ def test_exact_overlap_shifts_to_all_sides():
 def test_exact_overlap_of_large_crops():
     least = boxes.least_overlap((0.6, 1.0), RATIO)
     assert 0.3 < least < 0.6
-    pair = drawing(500, scale=(0.6, 1.0)).pair_sharing(least + 1e-3)
+    pair = drawing(500, scale=(0.6, 1.0)).pair_with_overlap(least + 1e-3)
     assert torch.allclose(boxes.overlap(*pair), torch.tensor(least + 1e-3), atol=1e-3)
     with pytest.raises(ValueError, match=r"out of reach.*Lower crop_scale"):
-        drawing(10, scale=(0.6, 1.0)).pair_sharing(least - 0.05)
+        drawing(10, scale=(0.6, 1.0)).pair_with_overlap(least - 0.05)

@@ -151,7 +151,7 @@ def test_solarize_is_torchvisions():
 
 def test_change_touches_the_chosen_only():
     images = picture()
-    result = ops.change(images.clone(), torch.tensor([1, 4]), lambda some: 1 - some)
+    result = ops.apply_to(images.clone(), torch.tensor([1, 4]), lambda some: 1 - some)
     others = [0, 2, 3, 5]
     assert torch.equal(result[:, others], images[:, others])
     assert torch.equal(result[:, [1, 4]], 1 - images[:, [1, 4]])

@@ -10,7 +10,7 @@ from amcl.data import DataSet, Images, stream
 from amcl.data.split import sample
 from amcl.evaluation.model import CROP
 from amcl.methods import HeadMethod, Method
-from amcl.metrics.features import evaluating
+from amcl.metrics.features import eval_mode
 from amcl.metrics.knn import check_finite
 from amcl.seeds import generator, seed_of
 from amcl.settings import whole_number
@@ -141,7 +141,7 @@ def pair_sample(
     chosen = sample(len(images), settings.images, seed_of(settings.seed, "pairs"))
     read = _read(images, chosen)
     look = _Look(method.to(device), data, ViewSettings() if views is None else views, device)
-    with evaluating(method):
+    with eval_mode(method):
         seen = look(read, generator(settings.seed, "views"))
         for name, h in (("h", seen.h), ("h0", seen.h0), ("h1", seen.h1)):
             check_finite(name, h)
@@ -183,7 +183,7 @@ def _read(images: Images, chosen: torch.Tensor) -> _Read:
             f"pairs need at least 2 images, and {len(batch.pixels)} of {len(chosen)} can be "
             f"read{first}: give a set with more."
         )
-    return _Read(batch.pixels, batch.shapes, batch.of(chosen), tuple(batch.unreadable))
+    return _Read(batch.pixels, batch.shapes, batch.select(chosen), tuple(batch.unreadable))
 
 
 class _Seen(NamedTuple):
@@ -226,7 +226,7 @@ class _Look:
     def _part(self, read: _Read, drawn: ViewParameters, rows: slice) -> _Seen:
         pixels = read.pixels[rows].to(self.device)
         shapes = None if read.shapes is None else read.shapes[rows]
-        views = self.views(pixels, drawn.of(rows).to(self.device))
+        views = self.views(pixels, drawn.rows(rows.start, rows.stop).to(self.device))
         plain = self.views.plain(pixels, shapes, self._crop)
         h, h0, h1 = (self.method.backbone(x).float().cpu() for x in (plain, *views))
         compared: tuple[torch.Tensor, ...] = ()

@@ -9,7 +9,7 @@ import tyro
 
 from amcl.cli.options import read_options
 from amcl.data.download import DownloadError, download
-from amcl.data.load import nearest
+from amcl.data.load import suggestion
 from amcl.data.named import NAMED, data_root
 
 
@@ -40,7 +40,7 @@ def main(args: list[str]) -> int:
         return 0
     if wanted.name not in NAMED:
         print(
-            f"amcl data: {wanted.name!r} is no known data set.{nearest(wanted.name)} Known are "
+            f"amcl data: {wanted.name!r} is no known data set.{suggestion(wanted.name)} Known are "
             f"{', '.join(NAMED)}.",
             file=sys.stderr,
         )

@@ -1,4 +1,4 @@
-"""Images to pre-train on: folders, known data sets, a built-in one; batches of them."""
+"""Images to pre-train on: folders, named data sets, a built-in one; batches of them."""
 
 from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
@@ -7,10 +7,10 @@ from amcl.data.load import (
     absolute_source,
     default_workers,
     has_test_split,
-    list_pictures,
+    load_all_images,
     load_dataset,
     same_source,
-    validation_of,
+    validation_source,
 )
 from amcl.data.named import missing_sets
 from amcl.data.stream import stream
@@ -27,10 +27,10 @@ __all__ = [
     "absolute_source",
     "default_workers",
     "has_test_split",
-    "list_pictures",
+    "load_all_images",
     "load_dataset",
     "missing_sets",
     "same_source",
     "stream",
-    "validation_of",
+    "validation_source",
 ]

@@ -1,4 +1,4 @@
-"""A batch of decoded images, and how it travels from the process that decoded it."""
+"""Batches of decoded images, and the form in which worker processes send them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,62 +6,69 @@ from typing import Any
 import numpy as np
 import torch
 
+Array = np.ndarray[Any, Any]
+
 
 @dataclass(frozen=True)
 class Batch:
-    """Pixels uint8 (n, 3, H, W), true heights and widths (n, 2) unless none was squashed.
+    """The decoded images of one step.
 
-    `kept` are the places in the step that were read, where unreadable files left gaps.
+    Args:
+        pixels: uint8 (n, 3, H, W).
+        shapes: True heights and widths (n, 2) of the images; None if none was squashed.
+        unreadable: Path and reason of each file that could not be read.
+        positions: Positions (n,) within the step of the images that were read; None if all were.
+
+    Example:
+        >>> pixels = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
+        >>> batch = Batch(pixels, None, [("b.png", "empty file")], positions=torch.tensor([0, 2]))
+        >>> batch.select(torch.tensor([7, 8, 9]))
+        tensor([7, 9])
     """
 
     pixels: torch.Tensor
     shapes: torch.Tensor | None
     unreadable: list[tuple[str, str]] = field(default_factory=list)
-    kept: torch.Tensor | None = None
+    positions: torch.Tensor | None = None
 
-    def of(self, values: torch.Tensor) -> torch.Tensor:
-        """Those of the step's values, such as labels, whose images were read."""
-        return values if self.kept is None else values[self.kept]
-
-
-Array = np.ndarray[Any, Any]
+    def select(self, values: torch.Tensor) -> torch.Tensor:
+        """Return those of the step's values, such as labels, whose images were read."""
+        return values if self.positions is None else values[self.positions]
 
 
 @dataclass(frozen=True)
-class Parcel:
-    """A batch on its way: pixels in shared memory or, where that is full, through the pipe.
+class PackedBatch:
+    """A batch between two processes: pixels in shared memory or, if that is full, in the pipe.
 
     Shared memory spares a copy, but can be small: Docker gives a container 64 MB. Everything else
-    is small and always goes through the pipe.
+    is small and always goes through the pipe, which takes arrays: tensors need shared memory.
     """
 
     pixels: torch.Tensor | Array
     shapes: Array | None
     unreadable: list[tuple[str, str]]
-    kept: Array | None
+    positions: Array | None
 
     @staticmethod
-    def of(batch: Batch) -> "Parcel":
+    def pack(batch: Batch) -> "PackedBatch":
+        """Make a batch ready to be sent."""
         pixels: torch.Tensor | Array
         try:
-            # Here, not when it is sent: that is done by a thread whose errors nobody sees.
+            # Not when it is sent: that is done by a thread whose errors nobody sees.
             pixels = batch.pixels.share_memory_()
         except RuntimeError:
             pixels = batch.pixels.numpy()
         shapes = None if batch.shapes is None else batch.shapes.numpy()
-        kept = None if batch.kept is None else batch.kept.numpy()
-        return Parcel(pixels, shapes, batch.unreadable, kept)
+        positions = None if batch.positions is None else batch.positions.numpy()
+        return PackedBatch(pixels, shapes, batch.unreadable, positions)
 
     @property
-    def shared(self) -> bool:
-        """Return whether there was room in shared memory."""
+    def is_shared(self) -> bool:
+        """Return whether the pixels are in shared memory."""
         return isinstance(self.pixels, torch.Tensor)
 
-    def open(self) -> Batch:
-        """The batch, as it was sent."""
-        return Batch(
-            torch.as_tensor(self.pixels),
-            None if self.shapes is None else torch.from_numpy(self.shapes),
-            self.unreadable,
-            None if self.kept is None else torch.from_numpy(self.kept),
-        )
+    def unpack(self) -> Batch:
+        """Return the batch that was packed."""
+        shapes = None if self.shapes is None else torch.from_numpy(self.shapes)
+        positions = None if self.positions is None else torch.from_numpy(self.positions)
+        return Batch(torch.as_tensor(self.pixels), shapes, self.unreadable, positions)

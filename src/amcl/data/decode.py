@@ -1,4 +1,4 @@
-"""One image file → RGB pixels on a square canvas."""
+"""Decoding of an image file into RGB pixels on a square canvas."""
 
 import os
 import stat
@@ -14,13 +14,13 @@ from PIL import Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import TiffImageFile
 from torch.nn.functional import interpolate
 
-DECODING = 2  # raised when the same file gives other pixels: features kept of it are then made anew
+DECODING = 2  # raised when the same file gives other pixels, so that cached features are recomputed
 
-# Formats are given to Pillow by name: what a file holds, not what it is called, picks the reader,
-# and readers that start other programs (EPS) or only pass data on (HDF5) are never among them.
-_ENDINGS = {
+# Formats are given to Pillow by name: the content of a file, not its name, picks the reader, and
+# readers that start other programs (EPS) or only pass data on (HDF5) are never among them.
+_EXTENSIONS_OF = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
-    "MPO": (),  # JPEGs that hold several pictures
+    "MPO": (),  # JPEGs that hold several images
     "PNG": (".png", ".apng"),
     "WEBP": (".webp",),
     "GIF": (".gif",),
@@ -38,14 +38,16 @@ if find_spec("pillow_heif") is not None:
     import pillow_heif
 
     pillow_heif.register_heif_opener()
-FORMATS = tuple(name for name in _ENDINGS if name in Image.OPEN)  # as Pillow was built
-EXTENSIONS = tuple(ending for name in FORMATS for ending in _ENDINGS[name])
-HEIF_EXTENSIONS = _ENDINGS["HEIF"]
+FORMATS = tuple(name for name in _EXTENSIONS_OF if name in Image.OPEN)  # as Pillow was built
+EXTENSIONS = tuple(extension for name in FORMATS for extension in _EXTENSIONS_OF[name])
+HEIF_EXTENSIONS = _EXTENSIONS_OF["HEIF"]
 _HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
-_BY_FIRST_BYTES = tuple(name for name in FORMATS if name not in ("DIB", "TGA"))  # have no mark
+_RECOGNIZABLE = tuple(name for name in FORMATS if name not in ("DIB", "TGA"))  # have no signature
 
 _DEPTHS = (8, 10, 12, 14, 16)  # bits that cameras and microscopes have
-_BITS_PER_SAMPLE, _MAX_SAMPLE, _MAX_SAMPLES = 258, 281, 341  # tags of TIFF
+_BITS_PER_SAMPLE = 258  # tags of TIFF
+_MAX_SAMPLE = 281
+_MAX_SAMPLES = 341
 
 _ORIENTATION = 0x0112
 _UPRIGHT = {
@@ -59,12 +61,20 @@ _UPRIGHT = {
 }
 _SWAPS_SIDES = [_UPRIGHT[orientation] for orientation in (5, 6, 7, 8)]
 
-
 Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 
 
 class UnreadableImage(Exception):
-    """A file that is no picture, with the reason why."""
+    """A file that is no image, with the reason.
+
+    Args:
+        path: The file.
+        reason: The reason.
+
+    Example:
+        >>> print(UnreadableImage("a.jpg", "empty file (0 bytes)"))
+        a.jpg: empty file (0 bytes)
+    """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
@@ -77,20 +87,30 @@ class UnreadableImage(Exception):
 
 
 def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
-    """The first frame of a file as uint8 (3, canvas, canvas), and its own (height, width).
+    """Decode the first frame of an image file.
 
-    Upright by its EXIF orientation, RGB (transparent parts on white), squashed onto the square
-    with antialiasing; a picture of the canvas's size keeps its pixels. Raises `UnreadableImage`.
+    The image is upright by its EXIF orientation, RGB (transparent parts on white), and squashed
+    onto the square with antialiasing; an image of the canvas's size keeps its pixels.
+
+    Args:
+        path: The file.
+        canvas: Side of the square in pixels.
+
+    Returns:
+        Pixels, uint8 (3, canvas, canvas), and the true (height, width) of the image.
+
+    Raises:
+        UnreadableImage: The file is no image.
     """
-    with _opened(path) as image:
+    with _open(path) as image:
         width, height = image.size
-        turn = _UPRIGHT.get(_orientation(image))
+        transposition = _UPRIGHT.get(_orientation(image))
         # JPEGs are decoded at 1/2, 1/4 or 1/8 where that is still no smaller than the canvas.
         image.draft(None, (canvas, canvas))
         rgb = _rgb(image)
-        if turn is not None:
-            rgb = rgb.transpose(turn)
-            if turn in _SWAPS_SIDES:
+        if transposition is not None:
+            rgb = rgb.transpose(transposition)
+            if transposition in _SWAPS_SIDES:
                 width, height = height, width
         pixels = torch.from_numpy(np.array(rgb)).permute(2, 0, 1)
     if pixels.shape[1:] != (canvas, canvas):
@@ -100,18 +120,18 @@ def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
 
 
 def size(path: str) -> tuple[int, int]:
-    """The (height, width) in a file's header, its orientation not applied."""
-    with _opened(path) as image:
+    """Return the (height, width) in a file's header, without its orientation."""
+    with _open(path) as image:
         return image.height, image.width
 
 
 def image_format(path: str) -> str | None:
-    """What a file is by its first bytes, whatever it is called; None if it is no picture.
+    """Return the format of a file by its first bytes, whatever its name; None if it is no image.
 
-    HEIF is told also where it cannot be read: see `FORMATS`.
+    HEIF is recognized even if it cannot be read: see `FORMATS`.
     """
     try:
-        with _opened(path, _BY_FIRST_BYTES) as image:
+        with _open(path, _RECOGNIZABLE) as image:
             return image.format
     except UnreadableImage:
         return "HEIF" if _is_heif(path) else None
@@ -126,14 +146,16 @@ def _is_heif(path: str) -> bool:
 
 
 @contextmanager
-def _opened(path: str, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
+def _open(path: str, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
     try:
         status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for ever
-            raise UnreadableImage(path, _kind(status.st_mode))
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait forever
+            is_folder = stat.S_ISDIR(status.st_mode)
+            kind = "a folder, not an image file" if is_folder else "not a regular file"
+            raise UnreadableImage(path, kind)
         if status.st_size == 0:
             raise UnreadableImage(path, "empty file (0 bytes)")
-        # Pillow warns of odd metadata and of very large pictures that it still reads.
+        # Pillow warns of odd metadata and of very large images that it still reads.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(path, formats=formats) as image:
@@ -142,10 +164,6 @@ def _opened(path: str, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Ima
         raise
     except Exception as error:  # on broken files Pillow raises nearly any of Python's exceptions
         raise UnreadableImage(path, _reason(error)) from error
-
-
-def _kind(mode: int) -> str:
-    return "a folder, not an image file" if stat.S_ISDIR(mode) else "not a regular file"
 
 
 def _reason(error: Exception) -> str:
@@ -159,7 +177,7 @@ def _reason(error: Exception) -> str:
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # a picture whose EXIF block is broken does not say how it was held
+    except Exception:  # an image with a broken EXIF block does not say how it was held
         return 1
 
 
@@ -174,7 +192,7 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def _eight_bits(image: Image.Image) -> Bytes:
-    """Gray of up to 16 bits by its depth; of 32 bits or floats, which have none, by its range."""
+    """Scale gray of up to 16 bits by its depth; 32 bits or floats, which have none, by range."""
     values: np.ndarray[tuple[int, ...], np.dtype[Any]] = np.asarray(image)
     if values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 65535:
         top = 2 ** _depth(image, values) - 1
@@ -185,7 +203,8 @@ def _eight_bits(image: Image.Image) -> Bytes:
     if not np.isfinite(values).all():
         raise ValueError("pixels that are not finite numbers")
     values = values.astype(np.float64)
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     values -= low
     values *= 255 / max(high - low, np.finfo(np.float64).tiny)
     np.rint(values, out=values)
@@ -193,7 +212,7 @@ def _eight_bits(image: Image.Image) -> Bytes:
 
 
 def _depth(image: Image.Image, values: np.ndarray[Any, Any]) -> int:
-    """How many bits of 16 are in use: what a TIFF says, else what its values tell.
+    """Return the number of bits in use: what a TIFF says, else what the values tell.
 
     Values that are all multiples of 4 or of 257 have been scaled up to 16 bits. Others, a camera's
     or a microscope's, have the smallest of the usual depths that holds the largest of them. Readers
@@ -205,18 +224,18 @@ def _depth(image: Image.Image, values: np.ndarray[Any, Any]) -> int:
     if isinstance(image, TiffImageFile):
         tags = image.tag_v2
         bits = int(tags.get(_BITS_PER_SAMPLE, (16,))[0])
-        said = tags.get(_MAX_SAMPLES, tags.get(_MAX_SAMPLE))
-        said = said[0] if isinstance(said, tuple) else said
+        maximum = tags.get(_MAX_SAMPLES, tags.get(_MAX_SAMPLE))
+        maximum = maximum[0] if isinstance(maximum, tuple) else maximum
         if bits in _DEPTHS[1:-1]:
             return bits
-        if said is not None and largest <= said <= 65535:
-            largest = int(said)
+        if maximum is not None and largest <= maximum <= 65535:
+            largest = int(maximum)
     depth = next(depth for depth in _DEPTHS if largest < 2**depth)
-    if depth < 16 and _scaled_up(values):
+    if depth < 16 and _is_scaled_up(values):
         return 16
     return depth
 
 
-def _scaled_up(values: np.ndarray[Any, Any]) -> bool:
+def _is_scaled_up(values: np.ndarray[Any, Any]) -> bool:
     levels = np.flatnonzero(np.bincount(values.ravel()))
     return len(levels) > 2 and any(not (levels % step).any() for step in (4, 257))

@@ -1,4 +1,4 @@
-"""Sets of images as tensors of bytes: in memory, or files decoded on demand."""
+"""Sets of images as tensors of bytes: in memory, or files that are decoded on demand."""
 
 import itertools
 import os
@@ -14,20 +14,23 @@ from amcl.files import digest
 from amcl.settings import whole_number
 
 Rgb = tuple[float, float, float]
-Unreadable = tuple[tuple[str, str], ...]  # (path, reason) of each file that is no picture
+Unreadable = tuple[tuple[str, str], ...]  # (path, reason) of each file that is no image
 
 
 class MemoryImages:
-    """N images of one size, uint8 (N, 3, H, W).
+    """N images of one size in memory.
 
-    `shapes` (N, 2) holds the true heights and widths of pictures that were squashed onto the
-    canvas, so that crops can be drawn in their proportions; None where none was squashed.
+    Args:
+        pixels: uint8 (N, 3, H, W).
+        shapes: True heights and widths (N, 2) of images that were squashed onto the canvas, so
+            that crops can be drawn in their proportions; None if none was squashed.
 
-    >>> images = MemoryImages(torch.zeros(10, 3, 32, 32, dtype=torch.uint8))
-    >>> images[torch.tensor([7, 1])].shape
-    torch.Size([2, 3, 32, 32])
-    >>> len(images.subset(torch.arange(4)))
-    4
+    Example:
+        >>> images = MemoryImages(torch.zeros(10, 3, 32, 32, dtype=torch.uint8))
+        >>> images[torch.tensor([7, 1])].shape
+        torch.Size([2, 3, 32, 32])
+        >>> len(images.subset(torch.arange(4)))
+        4
     """
 
     def __init__(self, pixels: torch.Tensor, shapes: torch.Tensor | None = None) -> None:
@@ -41,50 +44,61 @@ class MemoryImages:
                 f"shapes must be (N, 2) with N = {len(pixels)}, got {tuple(shapes.shape)}: "
                 "give the height and width of each image."
             )
-        self._pixels, self._shapes = pixels, shapes
-        self._chosen: torch.Tensor | None = None
+        self._pixels = pixels
+        self._shapes = shapes
+        self._indices: torch.Tensor | None = None
 
     def __len__(self) -> int:
-        return len(self._pixels) if self._chosen is None else len(self._chosen)
+        return len(self._pixels) if self._indices is None else len(self._indices)
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """(H, W)."""
+        """Height and width of the stored images."""
         return self._pixels.shape[2], self._pixels.shape[3]
 
     @property
     def shapes(self) -> torch.Tensor | None:
-        if self._shapes is None or self._chosen is None:
+        """True heights and widths (N, 2); None if no image was squashed."""
+        if self._shapes is None or self._indices is None:
             return self._shapes
-        return self._shapes[self._chosen]
+        return self._shapes[self._indices]
 
     def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
-        if self._chosen is not None:
-            indices = self._chosen[indices]
+        if self._indices is not None:
+            indices = self._indices[indices]
         return self._pixels[indices].contiguous()
 
     def fingerprint(self) -> str:
-        """Changes with any pixel, any shape and the order."""
+        """Return a hash that changes with any pixel, any shape and the order."""
         parts = torch.arange(len(self)).split(4096)
         pixels = (self[part].numpy().data for part in parts)
         shapes = b"" if self.shapes is None else self.shapes.contiguous().numpy().data
         return digest(itertools.chain([str(self.canvas).encode()], pixels, [shapes]))
 
     def identity(self) -> str:
-        """The same wherever the images lie: here, the fingerprint."""
+        """Return a hash that does not depend on where images are stored: the fingerprint."""
         return self.fingerprint()
 
     def subset(self, indices: torch.Tensor) -> "MemoryImages":
-        """Those images, in that order; the bytes are shared, not copied."""
+        """Return the images with these indices, in their order, without a copy."""
         images = MemoryImages(self._pixels, self._shapes)
-        images._chosen = indices if self._chosen is None else self._chosen[indices]
+        images._indices = indices if self._indices is None else self._indices[indices]
         return images
 
 
 class FileImages:
-    """N image files, each decoded to uint8 (3, canvas, canvas) when it is asked for.
+    """N image files, each decoded to uint8 (3, canvas, canvas) when it is used.
 
-    True heights and widths are known once a file is decoded: `stream` gives them by the batch.
+    True heights and widths are known once a file is decoded: batches of `stream` have them.
+
+    Args:
+        paths: The files.
+        canvas: Side in pixels of the square that images are squashed onto.
+
+    Example:
+        >>> files = FileImages(["a.png", "b.png"], canvas=32)
+        >>> len(files), files.canvas, files.path(1)
+        (2, (32, 32), 'b.png')
     """
 
     shapes: None = None
@@ -100,14 +114,15 @@ class FileImages:
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """(H, W)."""
+        """Height and width of the stored images."""
         return self._side, self._side
 
     def path(self, index: int) -> str:
+        """Return the path of a file."""
         return os.fsdecode(bytes(self._paths[index]))
 
     def decode(self, index: int) -> tuple[torch.Tensor, tuple[int, int]]:
-        """Pixels (3, H, W) and the true (height, width), or `UnreadableImage`."""
+        """Return pixels (3, H, W) and the true (height, width), or raise `UnreadableImage`."""
         return decode(self.path(index), self._side)
 
     def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
@@ -117,21 +132,20 @@ class FileImages:
         return pixels
 
     def fingerprint(self) -> str:
-        """Changes with any path, size or time of change, the canvas, the order, and how files are
-        decoded."""
+        """Return a hash of paths, sizes, times of change, canvas, order and way of decoding."""
         paths = map(self.path, range(len(self)))
-        times = (f"{path} {_status(path, 'st_size', 'st_mtime_ns')}\n" for path in paths)
-        return digest([f"{DECODING} {self._side}".encode(), *map(os.fsencode, times)])
+        lines = (f"{path} {_status(path, 'st_size', 'st_mtime_ns')}\n" for path in paths)
+        return digest([f"{DECODING} {self._side}".encode(), *map(os.fsencode, lines)])
 
     def identity(self) -> str:
-        """The same wherever the files lie: of their names below a common folder, and sizes."""
+        """Return a hash of names below the common folder, and sizes: the same after a move."""
         paths = [self.path(index) for index in range(len(self))]
         root = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
-        sizes = (f"{os.path.relpath(p, root or '.')} {_status(p, 'st_size')}\n" for p in paths)
-        return digest([str(self._side).encode(), *map(os.fsencode, sizes)])
+        lines = (f"{os.path.relpath(p, root or '.')} {_status(p, 'st_size')}\n" for p in paths)
+        return digest([str(self._side).encode(), *map(os.fsencode, lines)])
 
     def subset(self, indices: torch.Tensor) -> "FileImages":
-        """Those files, in that order."""
+        """Return the files with these indices, in their order."""
         images = FileImages((), self._side)
         images._paths = self._paths[indices.numpy()]
         return images
@@ -140,7 +154,7 @@ class FileImages:
 def _status(path: str, *names: str) -> str:
     try:
         status = os.stat(path)
-    except OSError:  # found to be missing when it is read
+    except OSError:  # reported when it is read
         return "missing"
     return " ".join(str(getattr(status, name)) for name in names)
 
@@ -150,7 +164,17 @@ Images = MemoryImages | FileImages
 
 @dataclass(frozen=True)
 class Labeled:
-    """Images with their classes (N,)."""
+    """Images with their classes.
+
+    Args:
+        images: N images.
+        labels: Classes (N,).
+
+    Example:
+        >>> images = MemoryImages(torch.zeros(3, 3, 8, 8, dtype=torch.uint8))
+        >>> Labeled(images, torch.tensor([0, 1, 1])).subset(torch.tensor([2, 0])).labels
+        tensor([1, 0])
+    """
 
     images: Images
     labels: torch.Tensor
@@ -163,13 +187,20 @@ class Labeled:
             )
 
     def subset(self, indices: torch.Tensor) -> "Labeled":
-        """Those images with their labels, in that order."""
+        """Return the images with these indices and their labels, in their order."""
         return Labeled(self.images.subset(indices), self.labels[indices])
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What features are judged on: `queries` are classified with the help of the `bank`."""
+    """Labeled images that features are judged on.
+
+    Args:
+        bank: Images that `queries` are compared with.
+        queries: Images that are classified.
+        classes: Names of the classes.
+        split: The split that `queries` are from.
+    """
 
     bank: Labeled
     queries: Labeled
@@ -179,13 +210,26 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """Images to pre-train on, and what is known about them. Labels play no part in training.
+    """Images to pre-train on, with what is needed to make views of them and to judge features.
 
-    - `image_size`: the side of the views;
-    - `mean`, `std`: of the channels, for values in [0, 1];
-    - `unreadable`: files that were found to be no pictures, with the reason;
-    - `notes`: what was chosen on the user's behalf, said in `describe()`;
-    - `warnings`: what may not be as the user means it, said loudly.
+    Args:
+        name: Name of the data set.
+        train: Images to train on; labels play no part in training.
+        probe: Labeled images to judge features on; None without labels.
+        image_size: Side of the views in pixels.
+        mean: Mean of the channels, for values in [0, 1].
+        std: Standard deviation of the channels.
+        unreadable: Path and reason of each file that could not be read.
+        notes: Choices made on the user's behalf, shown by `describe`.
+        warnings: Messages about what may not be as the user means it.
+
+    Example:
+        >>> images = MemoryImages(torch.zeros(10, 3, 32, 32, dtype=torch.uint8))
+        >>> half = (0.5, 0.5, 0.5)
+        >>> data = DataSet(name="toy", train=images, probe=None, image_size=32, mean=half, std=half)
+        >>> print(data.describe())
+        toy: 10 images to pre-train on, 32×32 pixels, in memory; views of 32×32
+        no labels in use: no accuracy is shown
     """
 
     name: str
@@ -199,21 +243,22 @@ class DataSet:
     warnings: tuple[str, ...] = ()
 
     def describe(self) -> str:
-        """A few lines for people: how many images, which labels, what could not be read."""
+        """Return a few lines on the number of images, the labels and the unreadable files."""
         height, width = self.train.canvas
-        place = "in memory" if isinstance(self.train, MemoryImages) else "decoded as they are used"
+        storage = (
+            "in memory" if isinstance(self.train, MemoryImages) else "decoded as they are used"
+        )
         lines = [
             f"{self.name}: {counted(len(self.train), 'image')} to pre-train on, "
-            f"{height}×{width} pixels, {place}; views of {self.image_size}×{self.image_size}"
+            f"{height}×{width} pixels, {storage}; views of {self.image_size}×{self.image_size}"
         ]
         if self.probe is None:
             lines.append("no labels in use: no accuracy is shown")
         else:
-            queries, bank = self.probe.queries, self.probe.bank
             lines.append(
                 f"{len(self.probe.classes)} classes: probed with "
-                f"{counted(len(queries.images), 'image')} held out ({self.probe.split}) against a "
-                f"bank of {len(bank.images):,}"
+                f"{counted(len(self.probe.queries.images), 'image')} held out "
+                f"({self.probe.split}) against a bank of {len(self.probe.bank.images):,}"
             )
         lines += self.notes
         if self.unreadable:
@@ -225,10 +270,10 @@ class DataSet:
         return "\n".join(lines)
 
 
-def counted(number: int, what: str) -> str:
-    """A number of things.
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words.
 
     >>> counted(1, "image"), counted(1200, "image")
     ('1 image', '1,200 images')
     """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

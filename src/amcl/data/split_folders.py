@@ -1,4 +1,4 @@
-"""Which folders of a folder are its training, validation and test split."""
+"""Folders that are the training, validation and test split of a folder, by their names."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from amcl.data.walk import containing_folders, has_images, identity, is_hidden
+from amcl.data.listing import folder_id, has_images, is_hidden, parent_ids
 
 Role = Literal["train", "validation", "test"]
 
@@ -16,7 +16,7 @@ NAMES: dict[Role, tuple[str, ...]] = {
     "validation": ("val", "valid", "validation", "dev"),
     "test": ("test", "testing"),
 }
-_NEARLY = re.compile(
+_LOOKALIKE = re.compile(
     rf"({'|'.join([*(n for names in NAMES.values() for n in names), 'eval', 'holdout'])})"
     r"([\W\d_].*|sets?|data|images)",
     re.IGNORECASE,
@@ -27,56 +27,71 @@ _NEARLY = re.compile(
 class Splits:
     """The split folders of a folder, each in it or one level down.
 
-    - `train`: none where what is left of the folder is trained on;
-    - `spare`: other spellings beside a split that was taken, used for nothing;
-    - `alike`: folders whose names look like that of a split, and which are not taken as one.
+    Args:
+        root: The folder.
+        train: Folders to train on; empty if the rest of `root` is trained on.
+        validation: Folders to validate on.
+        test: Folders to test on.
+        unused: Other spellings next to a split, such as valid/ next to val/; they are ignored.
+        lookalikes: Folders whose names look like that of a split, but are not taken as one.
     """
 
     root: Path
     train: tuple[Path, ...] = ()
     validation: tuple[Path, ...] = ()
     test: tuple[Path, ...] = ()
-    spare: tuple[Path, ...] = ()
-    alike: tuple[Path, ...] = ()
+    unused: tuple[Path, ...] = ()
+    lookalikes: tuple[Path, ...] = ()
 
     @property
-    def apart(self) -> tuple[Path, ...]:
-        """What is never trained on."""
-        return (*self.validation, *self.test, *self.spare)
+    def not_trained_on(self) -> tuple[Path, ...]:
+        """Folders that are never trained on."""
+        return (*self.validation, *self.test, *self.unused)
+
+    def folders(self, role: Role) -> tuple[Path, ...]:
+        """Return the folders of a split."""
+        folders: tuple[Path, ...] = getattr(self, role)
+        return folders
 
     def has(self, role: Role) -> bool:
-        """Return whether there is such a split, beside one to train on."""
-        return bool(self.train and getattr(self, role))
+        """Return whether there is such a split, next to one to train on."""
+        return bool(self.train and self.folders(role))
 
     def parts(self, path: str) -> list[str]:
-        """A path as its class sees it: below its split, or below <folder>/<split> of several."""
-        roots = (*self.train, *self.apart) if self.train else (self.root,)
+        """Split a path below its split folder, or below <folder>/<split> if there are several."""
+        roots = (*self.train, *self.not_trained_on) if self.train else (self.root,)
         root = next(root for root in roots if path.startswith(str(root) + os.sep))
-        inside = os.path.relpath(path, root).split(os.sep)
-        return inside if len(self.train) < 2 else [root.parent.name, *inside]
+        parts = os.path.relpath(path, root).split(os.sep)
+        return parts if len(self.train) < 2 else [root.parent.name, *parts]
 
     def name(self, path: Path) -> str:
-        """A folder as it is called in messages."""
+        """Return the name of a folder in messages."""
         return f"{os.path.relpath(path, self.root)}/"
 
 
 def find_splits(root: Path) -> Splits:
-    """The splits of a folder: train/ beside test/ or val/, in any usual spelling.
+    """Find the splits of a folder: train/ next to test/ or val/, in any usual spelling.
 
-    They lie in the folder itself or, if it has no train/, in the folders in it. train/ alone is a
-    split where nothing else holds images: else it may be a class, of railways say.
+    They are in the folder itself or, if it has no train/, in the folders in it. train/ alone is a
+    split if nothing else holds images: else it may be a class, of railways say.
     """
-    above = containing_folders(root) | {identity(root)}
-    folders = [path for path in _folders(root) if identity(path) not in above]
-    splits = _sorted(root, folders)
+    outer = parent_ids(root) | {folder_id(root)}
+    folders = [path for path in _folders(root) if folder_id(path) not in outer]
+    splits = _by_name(root, folders)
     if not splits.train:
-        others = [path for path in folders if path not in splits.apart]
+        others = [path for path in folders if path not in splits.not_trained_on]
         deeper = [path for other in others for path in _folders(other) if _may_be_split(path)]
-        splits = _both(splits, _sorted(root, deeper))
+        splits = _merge(splits, _by_name(root, deeper))
     only_train = splits.train and not (splits.validation or splits.test)
-    if only_train and has_images(root, apart=(*splits.train, *splits.spare, *splits.alike)):
-        return Splits(root, alike=(*splits.train, *splits.spare, *splits.alike))
+    candidates = (*splits.train, *splits.unused, *splits.lookalikes)
+    if only_train and has_images(root, exclude=candidates):
+        return Splits(root, lookalikes=candidates)
     return splits
+
+
+def role_of(name: str) -> Role | None:
+    """Return the split that a folder of this name is; None if it is no name of a split."""
+    return next((role for role, names in NAMES.items() if name.lower() in names), None)
 
 
 def _folders(root: Path) -> list[Path]:
@@ -88,37 +103,32 @@ def _folders(root: Path) -> list[Path]:
     return [root / name for name in sorted(names)]
 
 
-def _sorted(root: Path, folders: Iterable[Path]) -> Splits:
-    """Folders by the role that their names give them, one of each role in a folder."""
-    taken: dict[tuple[Path, Role], list[Path]] = {}
-    alike = []
+def _by_name(root: Path, folders: Iterable[Path]) -> Splits:
+    """Sort folders by the role that their names give them, one of each role in a folder."""
+    by_role: dict[tuple[Path, Role], list[Path]] = {}
+    lookalikes = []
     for folder in folders:
         role = role_of(folder.name)
         if role is not None:
-            taken.setdefault((folder.parent, role), []).append(folder)
-        elif _NEARLY.fullmatch(folder.name):
-            alike.append(folder)
+            by_role.setdefault((folder.parent, role), []).append(folder)
+        elif _LOOKALIKE.fullmatch(folder.name):
+            lookalikes.append(folder)
     chosen: dict[Role, list[Path]] = {role: [] for role in get_args(Role)}
-    spare: list[Path] = []
-    for (_, role), paths in taken.items():
+    unused: list[Path] = []
+    for (_, role), paths in by_role.items():
         names = NAMES[role]
         first, *others = sorted(paths, key=lambda path: names.index(path.name.lower()))
         chosen[role].append(first)
-        spare += others
+        unused += others
     roles = {role: tuple(paths) for role, paths in chosen.items()}
-    return Splits(root, **roles, spare=tuple(spare), alike=tuple(alike))
+    return Splits(root, **roles, unused=tuple(unused), lookalikes=tuple(lookalikes))
 
 
-def _both(first: Splits, second: Splits) -> Splits:
-    fields = ("train", "validation", "test", "spare", "alike")
-    return Splits(first.root, *(getattr(first, name) + getattr(second, name) for name in fields))
+def _merge(first: Splits, second: Splits) -> Splits:
+    names = ("train", "validation", "test", "unused", "lookalikes")
+    return Splits(first.root, *(getattr(first, name) + getattr(second, name) for name in names))
 
 
 def _may_be_split(path: Path) -> bool:
-    named = role_of(path.name) is not None or _NEARLY.fullmatch(path.name) is not None
-    return named and has_images(path)  # labels/train beside images/train has none
-
-
-def role_of(name: str) -> Role | None:
-    """The split that a folder of this name is; None if it is no name of a split."""
-    return next((role for role, names in NAMES.items() if name.lower() in names), None)
+    is_split_name = role_of(path.name) is not None or _LOOKALIKE.fullmatch(path.name) is not None
+    return is_split_name and has_images(path)  # labels/train next to images/train has none

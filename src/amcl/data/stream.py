@@ -1,4 +1,4 @@
-"""Batches of decoded images, made ahead of the step that uses them."""
+"""Batches of decoded images, decoded ahead of the step that uses them."""
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
@@ -8,10 +8,10 @@ import torch
 from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import FileImages, Images, MemoryImages
-from amcl.data.workers import from_workers
+from amcl.data.workers import decode_in_workers
 from amcl.progress import Progress
 
-CHUNK = 64  # images a worker decodes before it hands them over, when a whole set is read
+CHUNK = 64  # images in a batch when a whole set is read
 
 
 def stream(
@@ -23,19 +23,28 @@ def stream(
     replace: bool = True,
     on_wait: Callable[[], None] | None = None,
 ) -> Generator[Batch, None, None]:
-    """One batch for each tensor of indices in `steps`, in that order.
+    """Yield a batch for each tensor of indices, in their order.
 
-    Files are decoded by `workers` processes (0: in this one), up to `ahead` batches each before
-    they are asked for; `steps` is read that far ahead. An unreadable file is named in its batch
-    and replaced by the next readable one, so that batches stay full; without `replace`, as where
-    images have labels, it is left out. What comes does not depend on the number of workers.
-    Closing the generator ends the workers. `on_wait` is called about every second while nothing
-    comes from them, and may raise an error to end the wait.
+    An unreadable file is listed in its batch. The batches do not depend on the number of workers.
+    Closing the generator ends the workers.
 
-    >>> images = MemoryImages(torch.zeros(10, 3, 32, 32, dtype=torch.uint8))
-    >>> steps = torch.randperm(10).split(5)
-    >>> [len(batch.pixels) for batch in stream(images, steps, workers=0)]
-    [5, 5]
+    Args:
+        images: Images in memory, or files.
+        steps: Indices of the images of each step; read as far ahead as images are decoded.
+        workers: Number of processes that decode files; 0 decodes in this process.
+        ahead: Number of batches that each process decodes before they are needed.
+        replace: Replace an unreadable file by the next readable one, so that batches stay full;
+            else it is left out, as is right for images with labels.
+        on_wait: Called about every second of waiting for a batch; may raise an error to end it.
+
+    Yields:
+        A `Batch` for each step.
+
+    Example:
+        >>> images = MemoryImages(torch.zeros(10, 3, 32, 32, dtype=torch.uint8))
+        >>> steps = torch.randperm(10).split(5)
+        >>> [len(batch.pixels) for batch in stream(images, steps, workers=0)]
+        [5, 5]
     """
     if isinstance(images, MemoryImages):
         shapes = images.shapes
@@ -43,9 +52,9 @@ def stream(
             yield Batch(images[indices], None if shapes is None else shapes[indices])
         return
     for batch in _decode_steps(images, steps, workers, ahead, replace=replace, on_wait=on_wait):
-        if replace and batch.kept is not None:
+        if replace and batch.positions is not None:
             raise ValueError(
-                f"none of the {len(images)} image files can be read any more; the first: "
+                f"none of the {len(images)} image files can be read anymore; the first: "
                 f"{': '.join(batch.unreadable[0])}. Check that the files are still in place."
             )
         yield batch
@@ -54,11 +63,15 @@ def stream(
 def read_into_memory(
     files: FileImages, *, workers: int
 ) -> tuple[MemoryImages, torch.Tensor, list[tuple[str, str]]]:
-    """Every readable file decoded once, the indices of those files, and the others by name."""
+    """Decode all files.
+
+    Returns:
+        The images that could be read, the indices of their files, and path and reason of others.
+    """
     side = files.canvas[0]
     pixels = torch.empty(len(files), 3, side, side, dtype=torch.uint8)
     shapes = torch.empty(len(files), 2, dtype=torch.long)
-    kept: list[torch.Tensor] = []
+    read: list[torch.Tensor] = []
     unreadable: list[tuple[str, str]] = []
     filled = 0
     steps = torch.split(torch.arange(len(files)), CHUNK)
@@ -67,39 +80,41 @@ def read_into_memory(
         for step, batch in zip(steps, batches, strict=True):
             assert batch.shapes is not None
             end = filled + len(batch.pixels)
-            pixels[filled:end], shapes[filled:end] = batch.pixels, batch.shapes
-            kept.append(batch.of(step))
+            pixels[filled:end] = batch.pixels
+            shapes[filled:end] = batch.shapes
+            read.append(batch.select(step))
             unreadable += batch.unreadable
             filled = end
             progress.advance(len(step))
     # Squares were scaled, not squashed: without `shapes` they are cropped as they are.
     squashed = bool((shapes[:filled, 0] != shapes[:filled, 1]).any())
     images = MemoryImages(pixels[:filled], shapes[:filled] if squashed else None)
-    return images, torch.cat(kept), unreadable
+    return images, torch.cat(read), unreadable
 
 
 class _Decoder:
-    """A batch of files by their indices; it is what worker processes hold."""
+    """Decodes the files of a step; worker processes hold it."""
 
     def __init__(self, files: FileImages, replace: bool) -> None:
-        self.files, self.replace = files, replace
+        self.files = files
+        self.replace = replace
 
-    def __getitem__(self, indices: torch.Tensor) -> Batch:
+    def __call__(self, indices: torch.Tensor) -> Batch:
         pixels = torch.empty(len(indices), 3, *self.files.canvas, dtype=torch.uint8)
         shapes = torch.empty(len(indices), 2, dtype=torch.long)
-        kept: list[int] = []
+        positions: list[int] = []
         unreadable: dict[str, str] = {}
         for position, index in enumerate(indices.tolist()):
-            found = self._read(index, unreadable)
-            if found is not None:
-                pixels[len(kept)] = found[0]
-                shapes[len(kept)] = torch.tensor(found[1])
-                kept.append(position)
-        n = len(kept)
-        missing = None if n == len(indices) else torch.tensor(kept, dtype=torch.long)
-        return Batch(pixels[:n], shapes[:n], list(unreadable.items()), missing)
+            image = self._decode(index, unreadable)
+            if image is not None:
+                pixels[len(positions)], shape = image
+                shapes[len(positions)] = torch.tensor(shape)
+                positions.append(position)
+        n = len(positions)
+        read = None if n == len(indices) else torch.tensor(positions, dtype=torch.long)
+        return Batch(pixels[:n], shapes[:n], list(unreadable.items()), read)
 
-    def _read(
+    def _decode(
         self, index: int, unreadable: dict[str, str]
     ) -> tuple[torch.Tensor, tuple[int, int]] | None:
         for offset in range(len(self.files) if self.replace else 1):
@@ -121,5 +136,5 @@ def _decode_steps(
 ) -> Generator[Batch, None, None]:
     decoder = _Decoder(files, replace)
     if workers < 1:
-        return (decoder[indices] for indices in steps)
-    return from_workers(decoder, steps, workers=workers, ahead=ahead, on_wait=on_wait)
+        return (decoder(indices) for indices in steps)
+    return decode_in_workers(decoder, steps, workers=workers, ahead=ahead, on_wait=on_wait)

@@ -1,4 +1,4 @@
-"""Processes that decode batches, and a wait for them that ends."""
+"""Processes that decode batches, and waiting for them without hanging."""
 
 import logging
 import multiprocessing
@@ -11,102 +11,107 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from amcl.data.batch import Array, Batch, Parcel
+from amcl.data.batch import Array, Batch, PackedBatch
 
 logger = logging.getLogger("amcl")
 
-SLICE = 1.0  # seconds that are waited at a time
-SLOW = 60.0  # seconds without a batch: worth a word
-STALLED = 1800.0  # seconds without a batch: something is broken
+SLICE = 1.0  # seconds of waiting at a time
+SLOW = 60.0  # seconds without a batch after which there is a warning
+STALLED = 1800.0  # seconds without a batch after which there is an error
 _SHARED_MEMORY = "/dev/shm"
 
 
-class Decodes(Protocol):
-    """What turns indices into a batch."""
-
-    def __getitem__(self, indices: torch.Tensor) -> Batch: ...
+Decoder = Callable[[torch.Tensor], Batch]
 
 
-def from_workers(
-    decoder: Decodes,
+def decode_in_workers(
+    decoder: Decoder,
     steps: Iterable[torch.Tensor],
     *,
     workers: int,
     ahead: int,
     on_wait: Callable[[], None] | None = None,
 ) -> Generator[Batch, None, None]:
-    """The batches of `steps`, in their order, each decoded by one of the processes.
+    """Yield the batches of `steps`, in their order, each decoded by one of several processes.
 
-    Where the processes cannot be started, decoding is done in this one. Raises `ChildProcessError`
-    where one of them dies, or none delivers for half an hour.
+    If the processes cannot be started, this one decodes.
+
+    Args:
+        decoder: Function that decodes the images with some indices.
+        steps: Indices of the images of each step.
+        workers: Number of processes.
+        ahead: Number of batches that each process decodes before they are needed.
+        on_wait: Called about every second of waiting for a batch.
+
+    Raises:
+        ChildProcessError: A process died, or no batch came for half an hour.
     """
     try:
-        parcels = _start(decoder, steps, workers, ahead)
+        batches = _start(decoder, steps, workers, ahead)
     except OSError as error:  # no room for semaphores, or no more processes
         logger.warning(
             "%d processes to decode images could not be started (%s): images are decoded in this "
             "one. In a container, give it shared memory: docker run --shm-size 2g.",
             *(workers, error),
         )
-        yield from map(decoder.__getitem__, steps)
+        yield from map(decoder, steps)
         return
     through_pipe = False
     try:
-        while (parcel := _next_or_end(parcels, on_wait)) is not None:
-            if not parcel.shared and not through_pipe:
+        while (packed := _next_or_terminate(batches, on_wait)) is not None:
+            if not packed.is_shared and not through_pipe:
                 through_pipe = True
-                _tell_small(len(parcel.pixels) * parcel.pixels[0].nbytes)
-            yield parcel.open()
+                _warn_of_small_shared_memory(packed.pixels.nbytes)
+            yield packed.unpack()
     finally:
-        del parcels  # the last reference: this ends the workers
+        del batches  # the last reference: this ends the workers
 
 
 def _start(
-    decoder: Decodes, steps: Iterable[torch.Tensor], workers: int, ahead: int
-) -> Iterator[Parcel]:
-    # A loader that finds no room for its locks half-way through leaves a traceback: try first.
+    decoder: Decoder, steps: Iterable[torch.Tensor], workers: int, ahead: int
+) -> Iterator[PackedBatch]:
+    # A loader that runs out of room for its locks halfway leaves a traceback: try first.
     locks = [multiprocessing.get_context().Lock() for _ in range(3 * (workers + 1) + 6)]
     del locks
     with warnings.catch_warnings():
-        # More workers than cores, and forks of a process with threads: both are meant, and the
+        # More workers than cores, and forks of a process with threads: both are intended, and the
         # workers call nothing that waits for a thread of the parent.
         warnings.simplefilter("ignore")
         loader = DataLoader(
-            _Packed(decoder),
+            _PackedBatches(decoder),
             batch_size=None,
             # As arrays they go through the pipe: tensors would need shared memory.
             sampler=(indices.numpy() for indices in steps),
             num_workers=workers,
             prefetch_factor=ahead,
             timeout=SLICE,
-            collate_fn=_as_it_is,
             worker_init_fn=_set_up_worker,
             # The loader draws a seed for its workers: not from the numbers that training draws.
             generator=torch.Generator(),
         )
         before = signal.getsignal(signal.SIGCHLD)
-        parcels = iter(loader)
-    _hear_only_while_waiting(before)
-    return parcels
+        batches = iter(loader)
+    _handle_dead_workers_only_while_waiting(before)
+    return batches
 
 
-def _hear_only_while_waiting(before: Any) -> None:
+def _handle_dead_workers_only_while_waiting(before: Any) -> None:
     """Keep torch's handler of dead workers from raising its error in the middle of a step.
 
-    Without it, half a batch in the pipe would be waited for without end. It is installed once.
+    Without that handler, half a batch in the pipe would be waited for forever.
     """
-    of_torch = signal.getsignal(signal.SIGCHLD)
-    if of_torch is before or not callable(of_torch):
+    torch_handler = signal.getsignal(signal.SIGCHLD)
+    if torch_handler is before or not callable(torch_handler):
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
         if _Waiting.now:
-            of_torch(number, frame)
+            torch_handler(number, frame)
         elif callable(before):
             before(number, frame)
 
@@ -114,7 +119,7 @@ def _hear_only_while_waiting(before: Any) -> None:
 
 
 class _Waiting:
-    """Whether this process waits for a batch."""
+    """A context in which this process waits for a batch."""
 
     now = False
 
@@ -125,34 +130,37 @@ class _Waiting:
         _Waiting.now = False
 
 
-def _next_or_end(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) -> Parcel | None:
+def _next_or_terminate(
+    batches: Iterator[PackedBatch], on_wait: Callable[[], None] | None
+) -> PackedBatch | None:
     try:
-        return _next(parcels, on_wait)
+        return _next(batches, on_wait)
     except BaseException:
         # The loader would give each of its processes five seconds, and they may all be stuck.
-        for process in _processes(parcels):
+        for process in _processes(batches):
             process.terminate()
         raise
 
 
-def _next(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) -> Parcel | None:
-    """The next parcel, or None after the last."""
-    begun, told = time.monotonic(), False
+def _next(batches: Iterator[PackedBatch], on_wait: Callable[[], None] | None) -> PackedBatch | None:
+    """Return the next batch, or None after the last."""
+    start = time.monotonic()
+    warned = False
     while True:
         try:
             with _Waiting():
-                _check_alive(parcels)
-                return next(parcels, None)
+                _check_alive(batches)
+                return next(batches, None)
         except RuntimeError as error:
-            _raise_if_dead(error)
-        waited = time.monotonic() - begun
+            _raise_unless_timeout(error)
+        waited = time.monotonic() - start
         if on_wait is not None:
             on_wait()
-        if waited > SLOW and not told:
-            told = True
+        if waited > SLOW and not warned:
+            warned = True
             logger.warning(
                 "no batch of images for %.0f seconds: the disk or network drive may be slow. "
-                "Waiting on.",
+                "Still waiting.",
                 waited,
             )
         if waited > STALLED:
@@ -163,18 +171,18 @@ def _next(parcels: Iterator[Parcel], on_wait: Callable[[], None] | None) -> Parc
             )
 
 
-def _processes(parcels: Iterator[Parcel]) -> list[BaseProcess]:
-    return list(getattr(parcels, "_workers", ()))
+def _processes(batches: Iterator[PackedBatch]) -> list[BaseProcess]:
+    return list(getattr(batches, "_workers", ()))
 
 
-def _check_alive(parcels: Iterator[Parcel]) -> None:
-    for process in _processes(parcels):
+def _check_alive(batches: Iterator[PackedBatch]) -> None:
+    for process in _processes(batches):
         if process.exitcode not in (None, 0):
             raise RuntimeError(f"process {process.pid} exited unexpectedly: {process.exitcode}")
 
 
-def _raise_if_dead(error: RuntimeError) -> None:
-    """Nothing where the loader only says that a slice of waiting is over."""
+def _raise_unless_timeout(error: RuntimeError) -> None:
+    """Raise the error of a loader, unless it only says that a slice of waiting is over."""
     text = str(error)
     if text.startswith("DataLoader timed out"):
         return
@@ -186,41 +194,38 @@ def _raise_if_dead(error: RuntimeError) -> None:
     raise error
 
 
-def _tell_small(size: int) -> None:
+def _warn_of_small_shared_memory(size: int) -> None:
     free = ""
     if os.path.isdir(_SHARED_MEMORY):
         free = f": {shutil.disk_usage(_SHARED_MEMORY).free / 2**20:.0f} MiB are free"
     logger.warning(
         "shared memory (%s) has no room for a batch of %.0f MiB%s. Batches come through pipes "
-        "instead, which takes a little longer. In a container, more is given by docker run "
-        "--shm-size 2g.",
+        "instead, which takes a little longer. In a container, use docker run --shm-size 2g.",
         *(_SHARED_MEMORY, size / 2**20, free),
     )
 
 
-class _Packed(Dataset[Parcel]):
-    """What worker processes hold."""
+class _PackedBatches(Dataset[PackedBatch]):
+    """The data set of the worker processes: a step of indices in, a packed batch out."""
 
-    def __init__(self, decoder: Decodes) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
 
-    def __getitem__(self, indices: Array) -> Parcel:
-        return Parcel.of(self.decoder[torch.from_numpy(indices)])
-
-
-def _as_it_is(batch: Any) -> Any:
-    return batch
+    def __getitem__(self, indices: Array) -> PackedBatch:
+        return PackedBatch.pack(self.decoder(torch.from_numpy(indices)))
 
 
 def _set_up_worker(_: int) -> None:
-    # Ctrl-C, and a signal to the whole group, are the parent's: it ends the workers.
+    # Ctrl-C, and a signal to the whole group, are handled by the parent: it ends the workers.
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
-    sys.excepthook = _report
+    sys.excepthook = _print_error
 
 
-def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_error(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     # A parent that is interrupted while it fetches a batch hangs up: no fault of the worker.
     if not issubclass(kind, (ConnectionError, EOFError)):
         sys.__excepthook__(kind, error, trace)

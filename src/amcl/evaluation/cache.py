@@ -64,7 +64,7 @@ class FeatureCache:
                     dim = batch.values.shape[1]
                     start = _write_header(file, (total, dim))
                 file.write(batch.values.numpy().astype("<f4", copy=False).tobytes())
-                kept.append(batch.kept)
+                kept.append(batch.indices)
                 unreadable += batch.unreadable
             rows = sum(map(len, kept))
             file.seek(0)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from amcl.checkpoints.subject import Subject
-from amcl.data import default_workers, list_pictures
+from amcl.data import default_workers, load_all_images
 from amcl.evaluation.cache import kept_features
 from amcl.evaluation.embeddings_file import check_embeddings_file, write_embeddings
 from amcl.evaluation.model import transform_of
@@ -31,7 +31,7 @@ def embed(
     """
     check_embeddings_file(out)
     model, device = subject.backbone, find_accelerator(accelerator)
-    listed = list_pictures(data, root=data_root, image_size=model.image_size, canvas=canvas)
+    listed = load_all_images(data, root=data_root, image_size=model.image_size, canvas=canvas)
     transform = transform_of(subject, crop, listed.images)
     count = default_workers() if workers is None else workers
     model.to(device)

@@ -51,7 +51,7 @@ def write_embeddings(
     check_embeddings_file(path)
     known = {"name": names, "path": paths, "label": labels}
     columns = {
-        name: [spelled_out(values[i]) for i in found.kept.tolist()]
+        name: [spelled_out(values[i]) for i in found.indices.tolist()]
         for name, values in known.items()
         if len(values)
     }

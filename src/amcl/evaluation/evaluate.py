@@ -158,7 +158,7 @@ class Evaluation:
         """Features and labels of the training images, and of those that are judged on."""
         bank, queries = self.bank, self.queries
         labels, truth = self.probe.bank.labels, self.probe.queries.labels
-        return bank.values, labels[bank.kept], queries.values, truth[queries.kept]
+        return bank.values, labels[bank.indices], queries.values, truth[queries.indices]
 
     def _knn(self) -> Result:
         bank, labels, queries, truth = self._four
@@ -180,7 +180,7 @@ class Evaluation:
             )
             train = AugmentedFeatures(
                 self.model,
-                self.probe.bank.subset(self.bank.kept),
+                self.probe.bank.subset(self.bank.indices),
                 views,
                 dim=bank.shape[1],
                 device=self.device,
@@ -235,7 +235,7 @@ class Evaluation:
         return supervised(
             self.model,
             self.probe.bank,
-            self.bank.kept[indices],
+            self.bank.indices[indices],
             self.probe.queries,
             len(self.probe.classes),
             self.transform,

@@ -17,7 +17,7 @@ from amcl.data import (
     has_test_split,
     load_dataset,
     same_source,
-    validation_of,
+    validation_source,
 )
 from amcl.errors import RunError
 from amcl.evaluation import Evaluation, KnnSettings, Protocols, Transform
@@ -158,14 +158,14 @@ def _split(source: str, on: JudgedOn) -> Literal["test", "validation"]:
         raise ValueError(f"{source} has no labeled test split: use --split validation.")
     split: Literal["test", "validation"]
     split = "test" if on.split == "test" or (on.split == "auto" and test) else "validation"
-    if on.validation and (split == "test" or validation_of(source) == "given"):
+    if on.validation and (split == "test" or validation_source(source) == "split"):
         raise ValueError(f"{source} brings its own {split} images: leave out --validation.")
     return split
 
 
 def _seen(subject: Subject, trained: DataSettings, source: str, data: DataSet) -> bool:
     """Return whether the run was trained on images that are judged on, its hold-out aside."""
-    if validation_of(source) != "cut":
+    if validation_source(source) != "training":
         return False
     held = trained.probe == "validation" and trained.labels != "none" and trained.validation > 0
     # What is left to train on here is what the run was trained on, if the hold-out is the same.

@@ -10,7 +10,7 @@ import torch
 
 from amcl.checkpoints.evaluations import CLASSIFIER
 from amcl.checkpoints.run_folder import RunFolder
-from amcl.data import default_workers, list_pictures
+from amcl.data import default_workers, load_all_images
 from amcl.errors import RunError
 from amcl.evaluation import read_results
 from amcl.evaluation.embeddings_file import check_new, spelled_out
@@ -101,7 +101,7 @@ def predict(
         )
     saved, device = load_classifier(path), find_accelerator(accelerator)
     size = saved.transform.image_size
-    listed = list_pictures(data, root=data_root, image_size=size, canvas=canvas)
+    listed = load_all_images(data, root=data_root, image_size=size, canvas=canvas)
     found = features_of(
         saved.model.to(device),
         listed.images,
@@ -111,7 +111,7 @@ def predict(
     )
     best = found.values.softmax(1).topk(min(top, len(saved.classes)), dim=1)
     predictions = Predictions(
-        files=[listed.names[i] for i in found.kept.tolist()],
+        files=[listed.names[i] for i in found.indices.tolist()],
         classes=saved.classes,
         likeliest=best.indices,
         probabilities=best.values,

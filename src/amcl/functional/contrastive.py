@@ -18,7 +18,7 @@ Similarity = Literal["relative", "plain"]
 
 
 def most_similar(s: torch.Tensor, kappa: int, ignored: torch.Tensor | None = None) -> torch.Tensor:
-    """n*: the κ most similar candidates of each anchor, per head (TopMax-κ, §4.3).
+    """Return n*, the κ most similar candidates of each anchor, per head (TopMax-κ, §4.3).
 
     s: (C, N, M); `ignored` (True for no candidate) broadcasts to it. Returns indices (C, N, κ).
     The paper drops the head from n*; each head has its own.
@@ -31,7 +31,7 @@ def most_similar(s: torch.Tensor, kappa: int, ignored: torch.Tensor | None = Non
 def negative_level(
     s_neg: torch.Tensor, prior_tau: float, ignored: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """b: how similar an anchor's hard negatives are, the mean of s⁻ weighted by softmax(4 s⁻/τ₀).
+    """Return the level b of an anchor's hard negatives: the mean of s⁻ by softmax(4 s⁻/τ₀).
 
     s_neg: (C, N, K); `ignored` (True for no negative) broadcasts to it. Returns (C, N, 1). The
     weights are those of InfoNCE at a quarter of τ₀, so that the hardest few set the level.
@@ -49,10 +49,10 @@ def negative_level(
 def let_positive_compete(
     s_pos: torch.Tensor, tau_pos: torch.Tensor, s_neg: torch.Tensor, tau_neg: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The κ most similar of κ negatives and the positive: n = 1 … N+1 in Eq. 2.4.
+    """Return the κ most similar of κ negatives and the positive: n = 1 … N+1 in Eq. 2.4.
 
-    s_pos: (C, N, 1), s_neg: (C, N, κ). Returns s and τ of the chosen, and where the positive
-    stands, which is in the place of the least similar negative or nowhere.
+    s_pos: (C, N, 1), s_neg: (C, N, κ). Returns s and τ of the chosen, and True for the positive,
+    which replaces the least similar negative or is not chosen.
     """
     with torch.no_grad():
         least = s_neg.min(dim=-1, keepdim=True)
@@ -75,7 +75,7 @@ def softmax_contrast(
     omega_place: OmegaPlace = "inside",
     omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
-    """−u⁺ + log Σ exp(u) over the denominator, with u = s/τ − β Ω(τ) of each pair.
+    """Return −u⁺ + log Σ exp(u) over the denominator, with u = s/τ − β Ω(τ) of each pair.
 
     InfoNCE (Eq. 1.4 and 9) with the positive in the denominator, NT-Xent as published (Eq. 1.1, 6
     and 7) without. s_pos: (C, N, 1), s_neg: (C, N, K), the rest broadcasts. Returns (C, N).
@@ -102,14 +102,14 @@ def omega_of_set(
     ignored: torch.Tensor | None = None,
     omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
-    """Ω({τ⁻}) of the negatives of each anchor. tau: (C, N, K). Returns (C, N).
+    """Return Ω({τ⁻}) of the negatives of each anchor. tau: (C, N, K). Returns (C, N).
 
     The mean of Ω, or the paper's set form (under Eq. 5), log Π τ + Σ 1/τ, which lacks D/2.
     """
     each = omega(tau, prior_tau if omega_set == "mean" else 1.0)
-    kept = torch.ones_like(each) if ignored is None else (~ignored).to(each).expand_as(each)
-    total = (each * kept).sum(-1)
-    return total / kept.sum(-1) if omega_set == "mean" else total
+    weight = torch.ones_like(each) if ignored is None else (~ignored).to(each).expand_as(each)
+    total = (each * weight).sum(-1)
+    return total / weight.sum(-1) if omega_set == "mean" else total
 
 
 def mean_contrast(
@@ -122,7 +122,7 @@ def mean_contrast(
     prior_tau: float = 1.0,
     omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
-    """−u⁺ + (1/κ) Σ u over the κ chosen negatives (Eq. 2.1 and 2.4 with TopMax-κ; max is κ = 1).
+    """Return −u⁺ + (1/κ) Σ u over the κ chosen negatives (Eq. 2.1, 2.4 with TopMax-κ; max: κ = 1).
 
     s_pos: (C, N, 1), s_neg: (C, N, κ), temperatures broadcast. Returns (C, N). `omega_set` is the
     regularizer of the chosen set: the mean of Ω, or the paper's sum without D/2.

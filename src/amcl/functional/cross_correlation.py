@@ -12,7 +12,7 @@ OmegaReduction = Literal["mean", "sum"]
 
 
 def channels(z: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-    """The channels of a batch as items: standardized over the batch and divided by √N.
+    """Return the channels of a batch as items: standardized over the batch and divided by √N.
 
     z: (C, N, D). Returns (C, D, N), whose dot products are correlations: 𝒞_lm = Σ_n z_ln z⁺_mn / N
     (text under Table 1; the paper leaves standardization and 1/N to its reference).
@@ -34,7 +34,7 @@ def cross_correlation(
     prior_tau: float = 1.0,
     omega_reduction: OmegaReduction = "mean",
 ) -> torch.Tensor:
-    """Eq. 2.3, one value for each row l of the correlation matrix and head: (C, L), to be summed.
+    """Return Eq. 2.3 for each row l of the correlation matrix and head: (C, L), to be summed.
 
     c_pos: 𝒞_ll (C, L, 1), c_neg: rows 𝒞_lm (C, L, D), temperatures broadcast to them, ignored:
     (L, D) True where m = l. An entry off the diagonal, λ𝒞²/τ − βΩ(τ), is the pair form of λ𝒞². Ω
@@ -50,10 +50,10 @@ def cross_correlation(
 
 
 def omega_weights(dim: int, beta: float, reduction: OmegaReduction) -> tuple[float, float]:
-    """β of each entry of Ω⁺, of which there are D, and of Ω⁻, of which there are D(D − 1)."""
+    """Return β of each of the D entries of Ω⁺, and of each of the D(D − 1) of Ω⁻."""
     return (beta / dim, beta / (dim * (dim - 1))) if reduction == "mean" else (beta, beta)
 
 
 def row_sum(entries: torch.Tensor, ignored: torch.Tensor | None) -> torch.Tensor:
-    """The sum of each row without what is ignored."""
+    """Return the sum of each row without the ignored entries."""
     return (entries if ignored is None else entries.masked_fill(ignored, 0.0)).sum(-1)

@@ -54,7 +54,7 @@ def unpatchify(patches: torch.Tensor, patch: int) -> torch.Tensor:
 
 
 def normalized_patches(patches: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
-    """(x − mean) / √(variance + ε) within each patch: what MAE predicts ("norm pix").
+    """Return (x − mean) / √(variance + ε) within each patch, which MAE predicts ("norm pix").
 
     patches: (N, L, P), P above 1. The variance is the unbiased one, as in MAE's code.
     """
@@ -65,9 +65,9 @@ def normalized_patches(patches: torch.Tensor, eps: float = 1e-6) -> torch.Tensor
 def masked_reconstruction(
     prediction: torch.Tensor, target: torch.Tensor, masked: torch.Tensor
 ) -> torch.Tensor:
-    """Mean squared error of the patches that were *masked* (MAE). Returns one value.
+    """Return the mean squared error of the patches that were *masked* (MAE), one value.
 
-    prediction, target: (N, L, P). What is predicted for visible patches has no part in it.
+    prediction, target: (N, L, P). Predictions of visible patches do not count.
     """
     return _mean_square(prediction, target, masked, "masked")
 
@@ -75,11 +75,11 @@ def masked_reconstruction(
 def noise_prediction(
     prediction: torch.Tensor, noise: torch.Tensor, masked: torch.Tensor
 ) -> torch.Tensor:
-    """Mean squared error of the noise in the patches that are *visible* (CAN). Returns one value.
+    """Return the mean squared error of the noise in the *visible* patches (CAN), one value.
 
     prediction, noise: (N, L, P), the noise as it was added to the images, or `normalized_patches`
-    of it, as in CAN's code. What is predicted for masked patches has no part in it: their noise
-    was never seen.
+    of it, as in CAN's code. Predictions of masked patches do not count: their noise was never
+    seen.
     """
     return _mean_square(prediction, noise, ~masked, "visible")
 
@@ -105,9 +105,9 @@ def sincos_positions(
     cls_token: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
-    """Fixed embedding of the places of patches (MAE). Returns (rows·cols, dim), row by row.
+    """Return the fixed embedding of the positions of patches (MAE): (rows·cols, dim), row by row.
 
-    Half of the width says the column, the other half the row, each as sin(pω) … cos(pω) with
+    Half of the width encodes the column, the other half the row, each as sin(pω) … cos(pω) with
     ω = 10,000^(−4i/dim), i = 0 … dim/4 − 1. `cls_token` puts zeros for a class token in front.
 
     >>> sincos_positions(192, (8, 8), cls_token=True).shape
@@ -117,17 +117,18 @@ def sincos_positions(
         raise ValueError(f"sin-cos positions take a width that 4 divides, got {dim}.")
     rows, cols = (torch.arange(side, dtype=torch.float64) for side in grid)
     steps = torch.arange(dim // 4, dtype=torch.float64) / (dim // 4)
-    of_rows, of_cols = (_waves(places, _LONGEST**-steps) for places in (rows, cols))
+    row_waves = _waves(rows, _LONGEST**-steps)
+    col_waves = _waves(cols, _LONGEST**-steps)
     shape = (len(rows), len(cols), dim // 2)
-    both = (of_cols.expand(shape), of_rows.unsqueeze(1).expand(shape))
-    places = torch.cat(both, dim=-1).flatten(0, 1)
+    both = (col_waves.expand(shape), row_waves.unsqueeze(1).expand(shape))
+    positions = torch.cat(both, dim=-1).flatten(0, 1)
     if cls_token:
-        places = torch.cat([places.new_zeros(1, dim), places])
-    return places.to(dtype)
+        positions = torch.cat([positions.new_zeros(1, dim), positions])
+    return positions.to(dtype)
 
 
 def sincos_levels(sigma: torch.Tensor, dim: int) -> torch.Tensor:
-    """Embedding of noise levels (CAN): sin(σω) … cos(σω). sigma: (N,). Returns (N, dim).
+    """Return the embedding of noise levels (CAN): sin(σω) … cos(σω). sigma: (N,). Returns (N, dim).
 
     ω = 10,000^(−i/(dim/2 − 1)), i = 0 … dim/2 − 1, as CAN's code takes it from diffusion models.
     """

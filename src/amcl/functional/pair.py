@@ -1,7 +1,7 @@
 """The pair form u = s/τ − β Ω(τ), from which every similarity loss is made.
 
 Value and derivative are written out once, in closed form, and shared by two operations: u itself,
-and its log-sum-exp over candidates. Pair matrices are what these losses spend time and memory on;
+and its log-sum-exp over candidates. Pair matrices take most of the time and memory of these losses;
 autograd would keep twice as many of them.
 """
 
@@ -17,7 +17,7 @@ _Gradients = tuple[torch.Tensor | None, ...]
 def pair_logit(
     s: torch.Tensor, tau: torch.Tensor, beta: float = 0.0, prior_tau: float = 1.0
 ) -> torch.Tensor:
-    """u = s/τ − β Ω(τ) with Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 3 and 4, one pair and head).
+    """Return u = s/τ − β Ω(τ) with Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 3 and 4, one pair and head).
 
     At β = 1 and τ₀ = 2/D it is the log of the Gaussian of Eq. 8 up to a constant. s and tau
     broadcast together; β = 0 leaves s/τ, the logit of every contrastive loss. Differentiable once.
@@ -35,7 +35,7 @@ def pair_logsumexp(
     beta: float = 0.0,
     prior_tau: float = 1.0,
 ) -> torch.Tensor:
-    """log Σ exp(u) over the last dimension, without the pairs that are `ignored` (Eq. 6, 7, 9).
+    """Return log Σ exp(u) over the last dimension, without `ignored` pairs (Eq. 6, 7, 9).
 
     s, tau and ignored broadcast to (…, M). Returns (…). Differentiable once.
 
@@ -54,7 +54,7 @@ def _value(s: torch.Tensor, tau: torch.Tensor, beta: float, prior_tau: float) ->
 def _grad_tau(
     grad_s: torch.Tensor, s: torch.Tensor, tau: torch.Tensor, beta: float, prior_tau: float
 ) -> torch.Tensor:
-    """The gradient of τ from that of s: ∂u/∂s = 1/τ and ∂u/∂τ = ((β − s)/τ − β/τ₀)/τ."""
+    """Return the gradient of τ from that of s: ∂u/∂s = 1/τ and ∂u/∂τ = ((β − s)/τ − β/τ₀)/τ."""
     slope = ((beta - s) / tau).sub_(beta / prior_tau)
     return slope.mul_(grad_s).sum_to_size(tau.shape)
 

@@ -13,17 +13,17 @@ def unit(z: torch.Tensor) -> torch.Tensor:
 
 
 def mean_cosine(mean: torch.Tensor, n: int) -> torch.Tensor:
-    """Mean cosine of two different items out of n, from the mean of their unit vectors.
+    """Return the mean cosine of two different items out of n, from the mean of their unit vectors.
 
     mean: (C, 1, D). Returns (C, 1, 1). The squared length of the mean is the mean cosine of all n²
     pairs, of which n are pairs of an item with itself. One item alone has 0.
     """
-    of_all = mean.square().sum(-1, keepdim=True)
-    return (n * of_all - 1.0) / (n - 1) if n > 1 else torch.zeros_like(of_all)
+    mean_of_all = mean.square().sum(-1, keepdim=True)
+    return (n * mean_of_all - 1.0) / (n - 1) if n > 1 else torch.zeros_like(mean_of_all)
 
 
 def paired(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Dot product of each anchor with its own partner.
+    """Return the dot product of each anchor with its partner.
 
     a, b: (C, N, D), either may have one head for all. Returns (C, N, 1): one column, so that
     a partner is a list of candidates of length one.
@@ -32,7 +32,7 @@ def paired(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def all_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Dot product of each anchor with each candidate of the same head.
+    """Return the dot product of each anchor with each candidate of the same head.
 
     a: (C, N, D), b: (C, M, D). Returns (C, N, M).
     """

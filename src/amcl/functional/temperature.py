@@ -9,7 +9,7 @@ from amcl.functional.first_order import first_order_only
 
 
 def sigma(r: torch.Tensor, eta: float, iota: float) -> torch.Tensor:
-    """Pair-adaptive temperature τ = σ(r) = ι / (1 + exp(r)) + η (text under Eq. 3).
+    """Return the pair-adaptive temperature τ = σ(r) = ι / (1 + exp(r)) + η (text under Eq. 3).
 
     r: ⟨φ(z), φ(z')⟩ of any shape. Returns τ in [η, η + ι], *decreasing* in r: pairs that φ finds
     alike get a low temperature.
@@ -21,7 +21,7 @@ def sigma(r: torch.Tensor, eta: float, iota: float) -> torch.Tensor:
 
 
 def omega(tau: torch.Tensor, prior_tau: float) -> torch.Tensor:
-    """Regularizer Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 4), whose minimum is at τ = τ₀ (`prior_tau`).
+    """Return the regularizer Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 4), minimal at τ = τ₀ (`prior_tau`).
 
     The paper has D/2 in place of 1/τ₀, which is τ₀ = 2/D (`literal_prior_tau`): with D = 128 a
     belief in τ = 0.016, below any floor at which training is stable. Naming the minimum lets it
@@ -31,12 +31,12 @@ def omega(tau: torch.Tensor, prior_tau: float) -> torch.Tensor:
 
 
 def literal_prior_tau(dim: int) -> float:
-    """The minimum of Ω as published in Eq. 4: τ₀ = 2/D."""
+    """Return the minimum of Ω as published in Eq. 4: τ₀ = 2/D."""
     return 2.0 / dim
 
 
 def uncertainty_tau(score: torch.Tensor, scale: float) -> torch.Tensor:
-    """TaU: τ_i = t / sigmoid(score_i), one temperature for each anchor, in (t, ∞).
+    """Return TaU's τ_i = t / sigmoid(score_i), one temperature for each anchor, in (t, ∞).
 
     score: an extra output of the projection head. `scale` is t. Scores are cut at −15, where τ is
     three million t: further out, float32 would make τ infinite and its gradient NaN.
@@ -47,13 +47,13 @@ def uncertainty_tau(score: torch.Tensor, scale: float) -> torch.Tensor:
 def cosine_schedule_tau(
     epoch: torch.Tensor, tau_min: float, tau_max: float, period: float
 ) -> torch.Tensor:
-    """TS: τ(e) = τ_min + ½ (τ_max − τ_min) (1 + cos(2πe/T)), with `period` T in epochs.
+    """Return TS's τ(e) = τ_min + ½ (τ_max − τ_min) (1 + cos(2πe/T)), with `period` T in epochs.
 
     >>> cosine_schedule_tau(torch.tensor([0.0, 100.0, 200.0, 400.0]), 0.1, 1.0, 400)
     tensor([1.0000, 0.5500, 0.1000, 1.0000])
     """
-    swing = 0.5 * (tau_max - tau_min)
-    return tau_min + swing * (1.0 + torch.cos(2.0 * math.pi * epoch / period))
+    amplitude = 0.5 * (tau_max - tau_min)
+    return tau_min + amplitude * (1.0 + torch.cos(2.0 * math.pi * epoch / period))
 
 
 class _Sigma(torch.autograd.Function):

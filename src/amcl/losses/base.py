@@ -1,4 +1,4 @@
-"""What every multi-head loss shares: its settings, its checks, the reduction over heads."""
+"""The base class of all multi-head losses: settings, checks, the reduction over heads."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar, Literal, NamedTuple
@@ -30,13 +30,17 @@ class PairMatrix(NamedTuple):
 class HeadLoss(nn.Module):
     """A loss over C heads with a temperature scheme and the regularizer Ω.
 
-    - `beta`: weight β of Ω; `prior_tau`: its minimum τ₀, or "literal" for the paper's 2/D;
-    - `head_reduction`: "mean" over heads keeps the learning rate of one head, "sum" is the paper;
-    - `validate`: look for NaN in the input, which waits for the device once a call.
+    Args:
+        num_heads: Number C of heads.
+        temperature: Temperature scheme.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D.
+        head_reduction: "mean" over heads keeps the learning rate of one head, "sum" is the paper.
+        validate: Check the input for NaN, which waits for the device once a call.
     """
 
     items: ClassVar[Literal["images", "channels"]] = "images"
-    """What is compared, and so has a temperature in pairs."""
+    """Kind of items that are compared, whose pairs have temperatures."""
 
     def __init__(
         self,
@@ -59,22 +63,26 @@ class HeadLoss(nn.Module):
         if prior_tau != "literal":
             positive_number("prior_tau", prior_tau, PRIOR_FIX)
         choose("head_reduction", head_reduction, ("mean", "sum"))
-        self.num_heads, self.temperature = num_heads, temperature
-        self.beta, self.prior_tau = float(beta), prior_tau
-        self.head_reduction, self.validate = head_reduction, validate
+        self.num_heads = num_heads
+        self.temperature = temperature
+        self.beta = float(beta)
+        self.prior_tau = prior_tau
+        self.head_reduction = head_reduction
+        self.validate = validate
 
     def set_epoch(self, epoch: float) -> None:
-        """Tell the temperature how far training is."""
+        """Pass the epoch on to the temperature scheme."""
         self.temperature.set_epoch(epoch)
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
-        """s and τ of every item of z0 with every item of z1, (C, N, D) each: to look at."""
+        """Return s and τ of all items of z0 with all items of z1, (C, N, D) each, for analysis."""
         raise NotImplementedError
 
     def cosines(self, z0: torch.Tensor, z1: torch.Tensor) -> torch.Tensor:
-        """sim(z, z') of every image in z0 with every image in z1, (C, N, D) each: (C, N, N)."""
+        """Return sim(z, z') (C, N, N) of all images in z0 with all in z1, (C, N, D) each."""
         with full_precision(z0):
-            z0, z1 = self._split("z0", z0)[0], self._split("z1", z1)[0]
+            z0, _ = self._split("z0", z0)
+            z1, _ = self._split("z1", z1)
             return all_pairs(unit(z0), unit(z1))
 
     def extra_repr(self) -> str:
@@ -87,11 +95,11 @@ class HeadLoss(nn.Module):
         return literal_prior_tau(dim) if isinstance(self.prior_tau, str) else self.prior_tau
 
     def _over_heads(self, total: torch.Tensor) -> torch.Tensor:
-        """A sum over heads as the reduction asked for."""
+        """Reduce a sum over heads."""
         return total / self.num_heads if self.head_reduction == "mean" else total
 
     def _split(self, name: str, z: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Checked z (C, N, D) and the temperature's extra outputs behind it."""
+        """Check z and split it into projections (C, N, D) and extra outputs of the temperature."""
         z = self._checked(name, z, self.num_heads)
         extra = self.temperature.extra_outputs
         if z.shape[-1] <= extra:
@@ -102,8 +110,8 @@ class HeadLoss(nn.Module):
         return (z[..., :-extra], z[..., -extra:]) if extra else (z, None)
 
     def _checked(self, name: str, z: torch.Tensor, heads: int) -> torch.Tensor:
-        """z as (heads, N, ·), in float32 at least: 1/τ overflows float16."""
-        _tensor(name, z)
+        """Return z as (heads, N, ·), in float32 at least: 1/τ overflows float16."""
+        _require_tensor(name, z)
         if z.ndim == 2 and heads == 1:
             z = z.unsqueeze(0)
         if z.ndim != 3 or z.shape[0] != heads:
@@ -122,8 +130,8 @@ class HeadLoss(nn.Module):
 
 
 def full_precision(z: torch.Tensor) -> AbstractContextManager[object]:
-    """A context in which autocast lowers nothing on z's device."""
-    _tensor("z0", z)
+    """Return a context without autocast on the device of z."""
+    _require_tensor("z0", z)
     if not torch.amp.is_autocast_available(z.device.type):
         return nullcontext()
     return torch.autocast(z.device.type, enabled=False)
@@ -140,7 +148,7 @@ def same_items(z0: torch.Tensor, z1: torch.Tensor) -> None:
         raise ValueError(f"the views hold no images, got {tuple(z0.shape)}: skip empty batches.")
 
 
-def _tensor(name: str, z: object) -> None:
+def _require_tensor(name: str, z: object) -> None:
     if not isinstance(z, torch.Tensor):
         raise TypeError(f"{name} must be a tensor (C, N, D), got {type(z).__name__}.")
 
@@ -155,4 +163,4 @@ def _shape_error(name: str, z: torch.Tensor, heads: int) -> str:
         return f"{message}: make the loss with num_heads={z.shape[0]}."
     if z.ndim == 2:
         return f"{message}: give the output of ProjectionHeads, or make the loss with num_heads=1."
-    return f"{message}: give what the {heads} heads put out."
+    return f"{message}: give the output of the {heads} heads."

@@ -20,33 +20,43 @@ Form = Literal["softmax", "top_k", "top_k_softmax", "max"]
 class ContrastiveLoss(PairLoss):
     """Contrast two views of N images in C heads (Eq. 2.1 and 2.4: SimCLR, MoCo, CAN, LGP).
 
-    Called with two views (C, N, D), the negatives come from the batch: "both_views" makes 2N
-    anchors with 2N − 2 negatives each (SimCLR), "other_view" N anchors, those of the first view,
-    with N − 1 each (MoCo v3). Called with `negatives` (C, K, D), such as a queue, the same on
-    every process, the first view is the anchor and the second its positive (MoCo). Over several
-    processes candidates are gathered from all of them with gradient; each brings the same N.
+    Called with two views (C, N, D), the negatives come from the batch. Called with `negatives`
+    (C, K, D), such as a queue, the same on every process, the first view is the anchor and the
+    second its positive (MoCo). Over several processes candidates are gathered from all of them
+    with gradient; each must have the same N.
 
-    - `form`: "softmax" over all negatives; "top_k", the paper's best, the plain mean over the κ
-      most similar of each head; "max", the same with κ = 1; "top_k_softmax", not in the paper, the
-      softmax over those κ, which keeps the weighting whose absence lets plain top_k collapse;
-    - `positive_in_denominator`: True is InfoNCE, False NT-Xent as published; in "top_k" and "max"
-      the positive then competes for the κ places;
-    - `similarity`: "plain" is the paper's s; "relative" measures s from the level of the anchor's
-      hard negatives (`functional.negative_level`), so that temperatures cannot make up for
-      projections that are alike in groups either. It makes no difference where all pairs of an
-      anchor share a temperature;
-    - `omega_place`: in the softmax forms Ω of each negative pair stands "inside" the logarithm, so
-      that u = s/τ − βΩ(τ) is the logit of a pair, or Ω of all of them "outside" (Eq. 3);
-    - `omega_set`: Ω of a set of negatives, the κ chosen or those of Eq. 3, is their "mean" or the
-      paper's set form ("literal");
-    - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
+    Args:
+        num_heads: Number C of heads.
+        temperature: Temperature scheme.
+        form: "softmax" over all negatives; "top_k", the paper's best, the plain mean over the κ
+            most similar of each head; "max", the same with κ = 1; "top_k_softmax", not in the
+            paper, the softmax over those κ, whose weighting prevents the collapse of plain top_k.
+        top_k: Number κ of negatives.
+        positive_in_denominator: True is InfoNCE, False NT-Xent as published; in "top_k" and "max"
+            the positive then competes with the κ negatives.
+        negatives: "both_views" makes 2N anchors with 2N − 2 negatives each (SimCLR), "other_view"
+            N anchors, those of the first view, with N − 1 each (MoCo v3).
+        similarity: "plain" is the paper's s; "relative" measures s from the level of the anchor's
+            hard negatives (`functional.negative_level`), so that temperatures cannot make up for
+            projections that are alike in groups. It makes no difference if all pairs of an anchor
+            share a temperature.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D.
+        omega_set: Ω of a set of negatives, the κ chosen or those of Eq. 3, is their "mean" or the
+            paper's set form ("literal").
+        omega_place: In the softmax forms Ω of each negative pair is "inside" the logarithm, so
+            that u = s/τ − βΩ(τ) is the logit of a pair, or Ω of all of them "outside" (Eq. 3).
+        head_reduction: "mean" over heads keeps the learning rate of one head, "sum" is the paper.
+        max_pairs: Greatest number of pairs in memory at a time, see `PairLoss`.
+        validate: Check the input for NaN, which waits for the device once a call.
 
-    >>> from amcl.temperature import ConstantTemperature
-    >>> z0, z1 = torch.randn(2, 3, 16, 32)
-    >>> simclr = ContrastiveLoss(3, ConstantTemperature(0.5))
-    >>> loss, stats = simclr(z0, z1, return_stats=True)
-    >>> stats.negative.s.shape
-    torch.Size([3])
+    Example:
+        >>> from amcl.temperature import ConstantTemperature
+        >>> z0, z1 = torch.randn(2, 3, 16, 32)
+        >>> simclr = ContrastiveLoss(3, ConstantTemperature(0.5))
+        >>> loss, stats = simclr(z0, z1, return_stats=True)
+        >>> stats.negative.s.shape
+        torch.Size([3])
     """
 
     def __init__(
@@ -96,12 +106,16 @@ class ContrastiveLoss(PairLoss):
             )
         if omega_place == "outside" and not softmax:
             raise ValueError(
-                f"form={form!r} has no softmax, so Ω always stands outside of it: leave out "
+                f"form={form!r} has no softmax, so Ω is always outside of it: leave out "
                 "omega_place='outside'."
             )
-        self.form, self.top_k, self.omega_set = form, top_k, omega_set
-        self.omega_place, self.similarity = omega_place, similarity
-        self.positive_in_denominator, self.negatives = positive_in_denominator, negatives
+        self.form = form
+        self.top_k = top_k
+        self.positive_in_denominator = positive_in_denominator
+        self.negatives = negatives
+        self.similarity = similarity
+        self.omega_set = omega_set
+        self.omega_place = omega_place
 
     def forward(
         self,
@@ -111,19 +125,29 @@ class ContrastiveLoss(PairLoss):
         *,
         return_stats: bool = False,
     ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
-        """The loss of two views, (C, N, D) each; with statistics on request."""
+        """Compute the loss of two views.
+
+        Args:
+            z0: Projections (C, N, D) of the first view.
+            z1: Projections (C, N, D) of the second view.
+            negatives: Projections (C, K, D) of other images; None takes those of the batch.
+            return_stats: Return statistics too.
+
+        Returns:
+            The loss, or the loss and its statistics.
+        """
         with full_precision(z0):
             pairs = self._pairs(z0, z1, negatives)
             self._check_negatives(pairs)
             _, n, dim = pairs.anchors.vectors.shape
-            total, stats = self._walk(pairs, self._prior_tau(dim), return_stats)
+            total, stats = self._sum_over_blocks(pairs, self._prior_tau(dim), return_stats)
             loss = self._over_heads(total / n)
             if stats is None:
                 return loss
             return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum() / n))
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
-        """s and τ of each image of the first view with each of the second, in each head."""
+        """Return s and τ of each image of the first view with each of the second, in each head."""
         with full_precision(z0):
             return self._matrix(*self._views(z0, z1))
 
@@ -134,25 +158,26 @@ class ContrastiveLoss(PairLoss):
             f"positive_in_denominator={self.positive_in_denominator}"
         )
 
-    def _pairs(self, z0: torch.Tensor, z1: torch.Tensor, given: torch.Tensor | None) -> Pairs:
+    def _pairs(self, z0: torch.Tensor, z1: torch.Tensor, negatives: torch.Tensor | None) -> Pairs:
         view0, view1 = self._views(z0, z1)
         n = view0.vectors.shape[1]
         index = torch.arange(n, device=z0.device).unsqueeze(1)
-        if given is not None:
-            given, extra = self._split("negatives", given)
-            _same_width(given, view0.vectors)
-            _same_dtype(given, view0.vectors)
-            queue = self._projections(given, extra, shared=True).as_candidates()
+        if negatives is not None:
+            negatives, extra = self._split("negatives", negatives)
+            _check_width(negatives, view0.vectors)
+            _check_dtype(negatives, view0.vectors)
+            queue = self._projections(negatives, extra, shared=True).as_candidates()
             return Pairs(view0, view1.as_positives(), queue, ignore=index[:, :0])
-        own, candidates = index + rank() * n, view1.as_candidates_of_all_ranks()
+        itself = index + rank() * n
+        candidates = view1.as_candidates_of_all_ranks()
         if self.negatives == "other_view":
-            return Pairs(view0, view1.as_positives(), candidates, ignore=own)
-        partner = own + world_size() * n
+            return Pairs(view0, view1.as_positives(), candidates, ignore=itself)
+        partner = itself + world_size() * n
         return Pairs(
-            view0.then(view1),
-            view1.as_positives().then(view0.as_positives()),
-            view0.as_candidates_of_all_ranks().then(candidates),
-            ignore=torch.cat([torch.cat([own, partner], 1), torch.cat([partner, own], 1)]),
+            view0.concat(view1),
+            view1.as_positives().concat(view0.as_positives()),
+            view0.as_candidates_of_all_ranks().concat(candidates),
+            ignore=torch.cat([torch.cat([itself, partner], 1), torch.cat([partner, itself], 1)]),
         )
 
     def _views(self, z0: torch.Tensor, z1: torch.Tensor) -> tuple[Items, Items]:
@@ -167,7 +192,7 @@ class ContrastiveLoss(PairLoss):
         return self._items(F.unit(z), lambda scheme: scheme.keys(z, extra, shared))
 
     def _check_negatives(self, pairs: Pairs) -> None:
-        available = pairs.negatives_each
+        available = pairs.num_negatives
         if available < 1:
             raise ValueError(
                 f"{pairs.candidates.vectors.shape[1]} candidates leave no negatives: give at "
@@ -190,20 +215,21 @@ class ContrastiveLoss(PairLoss):
         return F.negative_level(pairs.s_neg, prior_tau, pairs.ignored)
 
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
-        inside, beta = self.positive_in_denominator, self.beta
         if not self._averages:
             loss = F.softmax_contrast(
                 *pairs,
-                positive_in_denominator=inside,
-                beta=beta,
+                positive_in_denominator=self.positive_in_denominator,
+                beta=self.beta,
                 prior_tau=prior_tau,
                 omega_place=self.omega_place,
                 omega_set=self.omega_set,
             )
             return loss, pairs
-        if inside:
+        if self.positive_in_denominator:
             pairs = Compared(*pairs[:2], *F.let_positive_compete(*pairs[:4]))
-        loss = F.mean_contrast(*pairs[:4], beta=beta, prior_tau=prior_tau, omega_set=self.omega_set)
+        loss = F.mean_contrast(
+            *pairs[:4], beta=self.beta, prior_tau=prior_tau, omega_set=self.omega_set
+        )
         return loss, pairs
 
     def _terms(
@@ -216,10 +242,10 @@ class ContrastiveLoss(PairLoss):
         if self._averages:
             terms["negative"] = (pairs.s_neg / pairs.tau_neg).mean(-1)
             terms["omega_negative"] = rest - terms["negative"]
-        elif self.omega_place == "outside":  # else Ω⁻ stands inside the logarithm
+        elif self.omega_place == "outside":  # else Ω⁻ is inside the logarithm
             tau = pairs.tau_neg.expand_as(pairs.s_neg)
-            of_set = F.omega_of_set(tau, prior_tau, pairs.ignored, self.omega_set)
-            terms["omega_negative"] = -self.beta * of_set
+            omega_neg = F.omega_of_set(tau, prior_tau, pairs.ignored, self.omega_set)
+            terms["omega_negative"] = -self.beta * omega_neg
             terms["negative"] = rest - terms["omega_negative"]
         return terms
 
@@ -229,19 +255,30 @@ class ContrastiveLoss(PairLoss):
 
 
 class AMCLLoss(ContrastiveLoss):
-    """The drop-in: InfoNCE over C heads with a learned temperature for each pair in each head.
+    """InfoNCE over C heads with a learned temperature for each pair in each head.
 
-    A `ContrastiveLoss` with an `AdaptiveTemperature` around τ₀ (`prior_tau`, 0.1), between τ₀/2 and
-    3τ₀/2. The range is what holds τ: Ω, of weight β = 0.1, pulls pairs with s < β toward τ₀ and has
-    no minimum inside the range for the others. Where a range is given and no τ₀, τ₀ is 0.1 if that
-    lies inside, else the middle. φ is part of the loss: give `loss.parameters()` to the optimizer
-    too. Settings that begin with `phi_` are those of `AdaptiveTemperature`, all others those of
-    `ContrastiveLoss`.
+    It is a `ContrastiveLoss` with an `AdaptiveTemperature`, and replaces a contrastive loss in
+    other code. φ is part of the loss: give `loss.parameters()` to the optimizer too. The range is
+    what holds τ: Ω pulls pairs with s < β toward τ₀ and has no minimum inside the range for the
+    others.
 
-    >>> z0, z1 = torch.randn(2, 3, 16, 128)
-    >>> loss = AMCLLoss(num_heads=3, dim=128)(z0, z1)
-    >>> loss.shape
-    torch.Size([])
+    Args:
+        num_heads: Number C of heads.
+        dim: Width D of the projections.
+        eta: Lower bound η of τ; by default τ₀/2.
+        iota: Width ι of the range of τ; by default τ₀, so that the upper bound is 3τ₀/2.
+        lower: Lower bound of τ, with `upper` in place of `eta` and `iota`.
+        upper: Upper bound of τ.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω; by default 0.1 if that is in the range, else its center.
+        settings: Settings of `AdaptiveTemperature` if they begin with `phi_`, else of
+            `ContrastiveLoss`.
+
+    Example:
+        >>> z0, z1 = torch.randn(2, 3, 16, 128)
+        >>> loss = AMCLLoss(num_heads=3, dim=128)(z0, z1)
+        >>> loss.shape
+        torch.Size([])
     """
 
     def __init__(
@@ -257,14 +294,16 @@ class AMCLLoss(ContrastiveLoss):
         prior_tau: PriorTau | None = None,
         **settings: Any,
     ) -> None:
-        _known(settings)
+        _check_names(settings)
         if lower is upper is None:
             lowest, highest = range_around(_TAU if prior_tau is None else prior_tau, dim)
             eta = lowest if eta is None else eta
             iota = round(highest - lowest, 12) if iota is None else iota
-        of_phi = {name: settings.pop(name) for name in tuple(settings) if name.startswith("phi_")}
+        phi_settings = {
+            name: settings.pop(name) for name in tuple(settings) if name.startswith("phi_")
+        }
         temperature = AdaptiveTemperature(
-            dim, eta=eta, iota=iota, lower=lower, upper=upper, **of_phi
+            dim, eta=eta, iota=iota, lower=lower, upper=upper, **phi_settings
         )
         bounds = temperature.eta, temperature.eta + temperature.iota
         if prior_tau is None:
@@ -277,7 +316,7 @@ class AMCLLoss(ContrastiveLoss):
         super().__init__(num_heads, temperature, beta=beta, prior_tau=prior_tau, **settings)
 
 
-_TAU = 0.1  # τ₀ where none is chosen
+_TAU = 0.1  # default τ₀
 _RENAMED = {
     "tau": "the temperature that pairs vary around is prior_tau",
     "temperature": "it always has an AdaptiveTemperature around prior_tau; for another scheme use "
@@ -285,8 +324,8 @@ _RENAMED = {
 }
 
 
-def _known(settings: Mapping[str, object]) -> None:
-    """Raise an error that lists the settings of `AMCLLoss` if one of these is unknown."""
+def _check_names(settings: Mapping[str, object]) -> None:
+    """Raise an error that lists the settings of `AMCLLoss` if one of these names is none."""
     accepted = {
         name
         for cls in (AMCLLoss, ContrastiveLoss, AdaptiveTemperature)
@@ -298,17 +337,17 @@ def _known(settings: Mapping[str, object]) -> None:
             raise TypeError(f"AMCLLoss has no setting {name!r}: {hint}.")
 
 
-def _same_dtype(negatives: torch.Tensor, z: torch.Tensor) -> None:
+def _check_dtype(negatives: torch.Tensor, z: torch.Tensor) -> None:
     if negatives.dtype != z.dtype:
         raise TypeError(
             f"negatives are {negatives.dtype} and the views {z.dtype}: use negatives.to({z.dtype})."
         )
 
 
-def _same_width(negatives: torch.Tensor, z: torch.Tensor) -> None:
+def _check_width(negatives: torch.Tensor, z: torch.Tensor) -> None:
     if negatives.shape[-1] != z.shape[-1]:
         transposed = negatives.shape[1] == z.shape[-1]
-        fix = "use negatives.transpose(1, 2)" if transposed else "keep what the same heads put out"
+        fix = "use negatives.transpose(1, 2)" if transposed else "keep the output of the same heads"
         raise ValueError(
             f"negatives must be (C, K, D) with D = {z.shape[-1]}, got {tuple(negatives.shape)}: "
             f"{fix}."

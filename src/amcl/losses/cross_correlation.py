@@ -14,7 +14,7 @@ from amcl.losses.statistics import LossStats
 from amcl.settings import choose, non_negative
 from amcl.temperature import Temperature
 
-_LOW = 0.5  # temperatures below this ask for channels that do not correlate
+_LOW = 0.5  # temperatures below this train channels not to correlate
 
 
 class CrossCorrelationLoss(PairLoss):
@@ -23,24 +23,32 @@ class CrossCorrelationLoss(PairLoss):
     The items compared are channels: 𝒞_ll are the positive pairs, 𝒞_lm the negative ones, and each
     has its temperature. Over several processes the correlations are those of the whole batch.
 
-    - `lam`: λ, the weight of the off-diagonal part;
-    - `omega_reduction`: "mean" over the entries of each Ω, or the paper's "sum";
-    - `phi_on`: "samples" (φ on each image's D-vector, its channels then correlated over the batch)
-      or "channels" (the paper: φ on the N values of a channel, made with dim = N);
-    - `standardize`: channels are standardized over the batch and 𝒞 is divided by N, as in Barlow
-      Twins; False is 𝒞_lm = Σ z_ln z⁺_mn as the paper prints it, of which φ on channels then reads
-      the raw values (with `phi_input="raw"`);
-    - `max_pairs`: memory bound, see `PairLoss`; the rest: see `HeadLoss`.
-
-    (1 − 𝒞_ll/τ)² is zero at τ = 𝒞_ll, so the range of τ should lie around 1 and well above 0: for
+    (1 − 𝒞_ll/τ)² is zero at τ = 𝒞_ll, so the range of τ should be around 1 and well above 0: for
     example `AdaptiveTemperature(dim, lower=0.5, upper=1.5, phi_scale=1.0)`. With φ on samples r is
     ρ times a correlation, so τ reaches only the middle 46 % of that range (0.77 to 1.23) at ρ = 1,
     as statistics account for.
 
-    >>> from amcl.temperature import ConstantTemperature
-    >>> z0, z1 = torch.randn(2, 3, 16, 32)
-    >>> CrossCorrelationLoss(3, ConstantTemperature(1.0))(z0, z1).shape
-    torch.Size([])
+    Args:
+        num_heads: Number C of heads.
+        temperature: Temperature scheme.
+        lam: Weight λ of the off-diagonal part.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D.
+        omega_reduction: "mean" over the entries of each Ω, or the paper's "sum".
+        phi_on: "samples" (φ on each image's D-vector, its channels then correlated over the batch)
+            or "channels" (the paper: φ on the N values of a channel, made with dim = N).
+        standardize: Standardize channels over the batch and divide 𝒞 by N, as in Barlow Twins;
+            False is 𝒞_lm = Σ z_ln z⁺_mn as published, of which φ on channels then reads the raw
+            values (with ``phi_input="raw"``).
+        head_reduction: "mean" over heads keeps the learning rate of one head, "sum" is the paper.
+        max_pairs: Greatest number of pairs in memory at a time, see `PairLoss`.
+        validate: Check the input for NaN, which waits for the device once a call.
+
+    Example:
+        >>> from amcl.temperature import ConstantTemperature
+        >>> z0, z1 = torch.randn(2, 3, 16, 32)
+        >>> CrossCorrelationLoss(3, ConstantTemperature(1.0))(z0, z1).shape
+        torch.Size([])
     """
 
     items: ClassVar[Literal["images", "channels"]] = "channels"
@@ -72,7 +80,9 @@ class CrossCorrelationLoss(PairLoss):
         choose("omega_reduction", omega_reduction, ("mean", "sum"))
         choose("phi_on", phi_on, ("samples", "channels"))
         non_negative("lam", lam, "λ weighs the off-diagonal part, usually 0.005")
-        self.lam, self.omega_reduction, self.phi_on = float(lam), omega_reduction, phi_on
+        self.lam = float(lam)
+        self.omega_reduction = omega_reduction
+        self.phi_on = phi_on
         self.standardize = standardize
         bounds = self._bounds(temperature.branch("positive"))
         if bounds is not None and bounds[1] < _LOW:
@@ -86,20 +96,20 @@ class CrossCorrelationLoss(PairLoss):
     def forward(
         self, z0: torch.Tensor, z1: torch.Tensor, *, return_stats: bool = False
     ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
-        """The loss of two views, (C, N, D) each; with statistics on request."""
+        """Compute the loss of two views, (C, N, D) each, and its statistics on request."""
         with full_precision(z0):
             rows, columns = self._views(z0, z1)
             dim = rows.vectors.shape[1]
             diagonal = torch.arange(dim, device=z0.device).unsqueeze(1)
             pairs = Pairs(rows, columns.as_positives(), columns.as_candidates(), ignore=diagonal)
-            total, stats = self._walk(pairs, self._prior_tau(dim), return_stats)
+            total, stats = self._sum_over_blocks(pairs, self._prior_tau(dim), return_stats)
             loss = self._over_heads(total)
             if stats is None:
                 return loss
             return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum()))
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
-        """Correlations 𝒞_lm and τ_lm of the channels of two views, in each head: (C, D, D)."""
+        """Return correlations 𝒞_lm and τ_lm of the channels of two views: (C, D, D) each."""
         with full_precision(z0):
             return self._matrix(*self._views(z0, z1))
 
@@ -110,20 +120,22 @@ class CrossCorrelationLoss(PairLoss):
         return scheme.channel_bounds(literal=self.phi_on == "channels")
 
     def _views(self, z0: torch.Tensor, z1: torch.Tensor) -> tuple[Items, Items]:
-        view0, view1 = self._split("z0", z0), self._split("z1", z1)
+        view0 = self._split("z0", z0)
+        view1 = self._split("z1", z1)
         same_items(view0[0], view1[0])
         return self._channels(*view0), self._channels(*view1)
 
     def _channels(self, local: torch.Tensor, local_extra: torch.Tensor | None) -> Items:
-        z, extra = gather(local), None if local_extra is None else gather(local_extra)
+        z = gather(local)
+        extra = None if local_extra is None else gather(local_extra)
         if z.shape[1] < 2 or z.shape[2] < 2:
             raise ValueError(
                 f"correlations need at least 2 images and 2 channels, got (N, D) = "
                 f"{tuple(z.shape[1:])}."
             )
         vectors = F.channels(z) if self.standardize else z.mT
-        read = vectors if self.phi_on == "channels" else None
-        return self._items(vectors, lambda scheme: scheme.channel_keys(z, extra, channels=read))
+        channels = vectors if self.phi_on == "channels" else None
+        return self._items(vectors, lambda scheme: scheme.channel_keys(z, extra, channels=channels))
 
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
         loss = F.cross_correlation(

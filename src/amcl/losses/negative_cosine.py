@@ -19,17 +19,22 @@ from amcl.temperature.base import Pairing
 class NegativeCosineLoss(HeadLoss):
     """Predict one view's projection from the other's, in C heads (Eq. 2.2: SimSiam).
 
-    z0, z1: (C, N, D) of the C predictors. h0, h1: the projections they predict, (N, D) of one
-    shared projector (the paper, whose target has no head) or (C, N, D) of one a head. No gradient
-    reaches the targets, but φ sees them and is trained through them.
+    There are no negatives: the scheme's positive branch gives τ.
 
-    Settings: see `HeadLoss`. There are no negatives: the scheme's positive branch gives τ.
+    Args:
+        num_heads: Number C of heads.
+        temperature: Temperature scheme.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D.
+        head_reduction: "mean" over heads keeps the learning rate of one head, "sum" is the paper.
+        validate: Check the input for NaN, which waits for the device once a call.
 
-    >>> from amcl.temperature import ConstantTemperature
-    >>> z0, z1 = torch.randn(2, 3, 16, 32)
-    >>> h0, h1 = torch.randn(2, 16, 32)
-    >>> NegativeCosineLoss(3, ConstantTemperature(1.0))(z0, z1, h0, h1).shape
-    torch.Size([])
+    Example:
+        >>> from amcl.temperature import ConstantTemperature
+        >>> z0, z1 = torch.randn(2, 3, 16, 32)
+        >>> h0, h1 = torch.randn(2, 16, 32)
+        >>> NegativeCosineLoss(3, ConstantTemperature(1.0))(z0, z1, h0, h1).shape
+        torch.Size([])
     """
 
     def __init__(
@@ -60,11 +65,26 @@ class NegativeCosineLoss(HeadLoss):
         *,
         return_stats: bool = False,
     ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
-        """The loss of two views; with statistics on request."""
+        """Compute the loss of two views.
+
+        No gradient reaches the targets, but φ sees them and is trained through them.
+
+        Args:
+            z0: Predictions (C, N, D) from the first view.
+            z1: Predictions (C, N, D) from the second view.
+            h0: Targets of the first view: projections (N, D) of one shared projector (the paper,
+                whose target has no head) or (C, N, D) of one for each head.
+            h1: Targets of the second view.
+            return_stats: Return statistics too.
+
+        Returns:
+            The loss, or the loss and its statistics.
+        """
         with full_precision(z0):
-            forth = self._direction(("z0", z0), ("h1", h1), F.paired)
-            back = self._direction(("z1", z1), ("h0", h0), F.paired)
-            s, tau = torch.cat([forth[0], back[0]], dim=1), torch.cat([forth[1], back[1]], dim=1)
+            s0, tau0 = self._direction(("z0", z0), ("h1", h1), F.paired)
+            s1, tau1 = self._direction(("z1", z1), ("h0", h0), F.paired)
+            s = torch.cat([s0, s1], dim=1)
+            tau = torch.cat([tau0, tau1], dim=1)
             prior_tau = self._prior_tau(h0.shape[-1])
             value = F.negative_cosine(s, tau, self.beta, prior_tau)
             loss = self._over_directions(value)
@@ -80,10 +100,9 @@ class NegativeCosineLoss(HeadLoss):
                 return loss, LossStats(PairStats.of(s, tau, None, bounds), None, terms)
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
-        """s and τ of each prediction z0 (C, N, D) with each target z1 (N, D) or (C, N, D).
+        """Return s and τ of each prediction z0 (C, N, D) with each target z1 (N, D) or (C, N, D).
 
-        The loss itself sees positive pairs alone: the others are given the τ that the positive
-        branch would give them.
+        The loss itself sees positive pairs alone: τ of the others is that of the positive branch.
         """
         with full_precision(z0):
             s, tau = self._direction(("z0", z0), ("z1", z1), F.all_pairs)
@@ -91,7 +110,7 @@ class NegativeCosineLoss(HeadLoss):
             return PairMatrix(s, tau.expand_as(s), bounds, bounds)
 
     def _over_directions(self, value: torch.Tensor) -> torch.Tensor:
-        """(C, 2N, 1) → scalar. The list holds both directions: twice its mean is their sum."""
+        """Reduce (C, 2N, 1) to a scalar: twice the mean of both directions is their sum."""
         return self._over_heads(2.0 * value.mean((1, 2)).sum())
 
     def _direction(
@@ -100,9 +119,10 @@ class NegativeCosineLoss(HeadLoss):
         target: tuple[str, torch.Tensor],
         pairing: Pairing,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """s and τ of predictions with targets: (C, N, ·) and (C or 1, N, ·), · as paired."""
+        """Return s and τ of predictions with targets: (C, N, ·) and (C or 1, N, ·), · as paired."""
         z, extra = self._split(*prediction)
-        name, h = target[0], target[1].detach()
+        name = target[0]
+        h = target[1].detach()
         shared = h.ndim == 2 or (h.ndim == 3 and h.shape[0] == 1)
         h = self._checked(name, h, 1 if shared else self.num_heads)
         same_items(z, h)

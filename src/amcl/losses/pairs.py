@@ -17,43 +17,44 @@ from amcl.settings import whole_number
 from amcl.temperature import Temperature
 from amcl.temperature.base import Pairing
 
-_CPU_PAIRS, _CPU_ROWS = 2**19, 128  # measured: blocks that fit the cache, of rows that pay
+_CPU_PAIRS = 2**19  # measured: blocks that fit the cache
+_CPU_ROWS = 128  # measured: fewer rows are slower
 _GPU_PAIRS = 2**25
 
 
-class Others(NamedTuple):
-    """What anchors are compared with: vectors whose dot product is s, and keys for τ."""
+class Partners(NamedTuple):
+    """Items that anchors are compared with: vectors whose dot product is s, and keys for τ."""
 
     vectors: torch.Tensor  # (C, N, D)
     keys: torch.Tensor  # (C or 1, N, ·)
 
-    def then(self, other: "Others") -> "Others":
-        """These followed by others."""
-        return Others(*(torch.cat(both, dim=1) for both in zip(self, other, strict=True)))
+    def concat(self, other: "Partners") -> "Partners":
+        """Return these items followed by others."""
+        return Partners(*(torch.cat(both, dim=1) for both in zip(self, other, strict=True)))
 
 
 class Items(NamedTuple):
-    """Vectors, with the keys that their temperature is judged by in pairs of either sign."""
+    """Vectors, and the keys that τ is computed from in positive and in negative pairs."""
 
     vectors: torch.Tensor  # (C, N, D)
     positive_keys: torch.Tensor  # (C or 1, N, ·)
     negative_keys: torch.Tensor  # (C or 1, N, ·)
 
-    def then(self, other: "Items") -> "Items":
-        """These followed by others."""
+    def concat(self, other: "Items") -> "Items":
+        """Return these items followed by others."""
         return Items(*(torch.cat(both, dim=1) for both in zip(self, other, strict=True)))
 
-    def as_positives(self) -> Others:
-        """As the positives of anchors."""
-        return Others(self.vectors, self.positive_keys)
+    def as_positives(self) -> Partners:
+        """Return the items as positives of anchors."""
+        return Partners(self.vectors, self.positive_keys)
 
-    def as_candidates(self) -> Others:
-        """As negatives of anchors."""
-        return Others(self.vectors, self.negative_keys)
+    def as_candidates(self) -> Partners:
+        """Return the items as candidates for negatives of anchors."""
+        return Partners(self.vectors, self.negative_keys)
 
-    def as_candidates_of_all_ranks(self) -> Others:
-        """As negatives of anchors, together with those of all other processes, with gradient."""
-        return Others(gather(self.vectors), gather(self.negative_keys))
+    def as_candidates_of_all_ranks(self) -> Partners:
+        """Return the items of all processes as candidates, with gradient."""
+        return Partners(gather(self.vectors), gather(self.negative_keys))
 
 
 class Compared(NamedTuple):
@@ -65,8 +66,8 @@ class Compared(NamedTuple):
     tau_neg: torch.Tensor  # broadcasts to s_neg
     ignored: torch.Tensor | None  # bool, broadcasts to s_neg: entries that are not negatives
 
-    def less(self, level: torch.Tensor) -> "Compared":
-        """The same with similarities measured from a level. level: (C, N, 1)."""
+    def minus(self, level: torch.Tensor) -> "Compared":
+        """Subtract a level (C, N, 1) from all similarities."""
         return self._replace(s_pos=self.s_pos - level, s_neg=self.s_neg - level)
 
 
@@ -75,9 +76,9 @@ class Pairs:
     """Anchors with one positive each, and candidates for all of them."""
 
     anchors: Items  # N of them
-    positives: Others  # N of them
-    candidates: Others  # M of them
-    ignore: torch.Tensor  # (N, few): for each anchor, the candidates that are no negatives of it
+    positives: Partners  # N of them
+    candidates: Partners  # M of them
+    ignore: torch.Tensor  # (N, ·): for each anchor, the candidates that are no negatives of it
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -85,44 +86,46 @@ class Pairs:
         return *self.anchors, *self.positives, *self.candidates
 
     @property
-    def negatives_each(self) -> int:
-        """K: how many negatives an anchor has."""
+    def num_negatives(self) -> int:
+        """Number K of negatives of an anchor."""
         return self.candidates.vectors.shape[1] - self.ignore.shape[1]
 
     def with_tensors(self, tensors: Sequence[torch.Tensor]) -> "Pairs":
-        """The same pairs of other vectors and keys."""
-        return Pairs(Items(*tensors[:3]), Others(*tensors[3:5]), Others(*tensors[5:]), self.ignore)
+        """Return the same pairs with other vectors and keys."""
+        return Pairs(
+            Items(*tensors[:3]), Partners(*tensors[3:5]), Partners(*tensors[5:]), self.ignore
+        )
 
     def cut(self, heads: slice, rows: slice) -> "Pairs":
-        """Some heads and some anchors, as views, with all candidates."""
+        """Return some heads and some anchors with all candidates, without a copy."""
 
-        def of_heads(x: torch.Tensor) -> torch.Tensor:
+        def select_heads(x: torch.Tensor) -> torch.Tensor:
             return x if x.shape[0] == 1 else x[heads]
 
         return Pairs(
-            Items(*(of_heads(x)[:, rows] for x in self.anchors)),
-            Others(*(of_heads(x)[:, rows] for x in self.positives)),
-            Others(*(of_heads(x) for x in self.candidates)),
+            Items(*(select_heads(x)[:, rows] for x in self.anchors)),
+            Partners(*(select_heads(x)[:, rows] for x in self.positives)),
+            Partners(*(select_heads(x) for x in self.candidates)),
             self.ignore[rows],
         )
 
     def ignored(self) -> torch.Tensor | None:
-        """True where a candidate is no negative of an anchor, (N, M); None if all are."""
-        n, few = self.ignore.shape
-        if not few:
+        """Return True where a candidate is no negative of an anchor, (N, M); None if all are."""
+        n, count = self.ignore.shape
+        if not count:
             return None
         mask = self.ignore.new_zeros(n, self.candidates.vectors.shape[1], dtype=torch.bool)
         return mask.scatter_(1, self.ignore, True)
 
     def blocks(self, max_pairs: int | None) -> list[tuple[slice, slice]]:
-        """Heads and rows of blocks of at most `max_pairs` pairs, one row of one head at least."""
+        """Return heads and rows of blocks of up to `max_pairs` pairs, at least one row each."""
         num_heads, n, _ = self.anchors.vectors.shape
-        pairs_each = self.candidates.vectors.shape[1]
+        row_length = self.candidates.vectors.shape[1]
         if max_pairs is None:
             on_cpu = self.anchors.vectors.device.type == "cpu"
-            max_pairs = max(_CPU_PAIRS, _CPU_ROWS * pairs_each) if on_cpu else _GPU_PAIRS
-        heads = min(num_heads, max(1, max_pairs // (n * pairs_each)))
-        rows = min(n, max(1, max_pairs // (heads * pairs_each)))
+            max_pairs = max(_CPU_PAIRS, _CPU_ROWS * row_length) if on_cpu else _GPU_PAIRS
+        heads = min(num_heads, max(1, max_pairs // (n * row_length)))
+        rows = min(n, max(1, max_pairs // (heads * row_length)))
         return list(itertools.product(_slices(num_heads, heads), _slices(n, rows)))
 
 
@@ -145,7 +148,7 @@ class PairLoss(HeadLoss):
 
     @property
     def kappa(self) -> int | None:
-        """Number of negatives of each anchor count, the most similar ones; None for all."""
+        """Number of negatives of each anchor that count, the most similar ones; None for all."""
         return None
 
     def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:
@@ -159,11 +162,11 @@ class PairLoss(HeadLoss):
     def _terms(
         self, loss: torch.Tensor, pairs: Compared, prior_tau: float
     ) -> dict[str, torch.Tensor]:
-        """What `loss` is the sum of, (C, N) each, from the pairs that entered it."""
+        """Return the terms (C, N) that sum to the loss, from the pairs that entered it."""
         raise NotImplementedError
 
     def _bounds(self, scheme: Temperature) -> tuple[float, float] | None:
-        """The limits of τ that statistics compare with."""
+        """Return the bounds of τ that statistics compare with."""
         return scheme.bounds()
 
     def _items(
@@ -175,34 +178,38 @@ class PairLoss(HeadLoss):
         return Items(vectors, keys if positive is negative else keys_by(positive), keys)
 
     def _matrix(self, rows: Items, columns: Items) -> PairMatrix:
-        """Each row with each column: on the diagonal as its positive, elsewhere as a negative."""
+        """Pair each row with each column: on the diagonal as positives, elsewhere as negatives."""
         positive = self.temperature.branch("positive")
         negative = self.temperature.branch("negative")
         s = all_pairs(rows.vectors, columns.vectors)
         tau = negative.tau(rows.negative_keys, columns.negative_keys, all_pairs)
-        own = positive.tau(rows.positive_keys, columns.positive_keys, paired).squeeze(-1)
-        tau = tau.expand_as(s).diagonal_scatter(own.expand(s.shape[:2]), dim1=1, dim2=2)
+        diagonal = positive.tau(rows.positive_keys, columns.positive_keys, paired).squeeze(-1)
+        tau = tau.expand_as(s).diagonal_scatter(diagonal.expand(s.shape[:2]), dim1=1, dim2=2)
         return PairMatrix(s, tau, self._bounds(positive), self._bounds(negative))
 
-    def _walk(
+    def _sum_over_blocks(
         self, pairs: Pairs, prior_tau: float, with_stats: bool
     ) -> tuple[torch.Tensor, LossStats | None]:
-        """The loss summed over anchors and heads, and its statistics with terms (C,)."""
-        found: dict[int, LossStats] = {}  # by the first head of a block
+        """Return the loss summed over anchors and heads, and its statistics with terms (C,)."""
+        stats_of_heads: dict[int, LossStats] = {}  # by the first head of a block
 
         def block(piece: Pairs, first_head: int) -> torch.Tensor:
             value, stats = self._block(piece, prior_tau, with_stats)
             if stats is not None:
-                found[first_head] = found[first_head] + stats if first_head in found else stats
+                if first_head in stats_of_heads:
+                    stats = stats_of_heads[first_head] + stats
+                stats_of_heads[first_head] = stats
             return value
 
         total: torch.Tensor = _Blocks.apply(block, pairs, self.max_pairs, *pairs.tensors)
-        return total, LossStats.of_heads(list(found.values())) if found else None
+        if not stats_of_heads:
+            return total, None
+        return total, LossStats.of_heads(list(stats_of_heads.values()))
 
     def _block(
         self, pairs: Pairs, prior_tau: float, with_stats: bool
     ) -> tuple[torch.Tensor, LossStats | None]:
-        """`_walk` for pairs that are held all at once."""
+        """Return the same as `_sum_over_blocks` for pairs that are all in memory."""
         positive = self.temperature.branch("positive")
         negative = self.temperature.branch("negative")
         anchors, positives, candidates = pairs.anchors, pairs.positives, pairs.candidates
@@ -213,17 +220,19 @@ class PairLoss(HeadLoss):
         ignored = pairs.ignored()
         if self.kappa is not None:
             chosen = most_similar(s_neg, self.kappa, ignored)
-            s_neg, pairing, ignored = s_neg.gather(-1, chosen), _pairs_at(chosen), None
+            s_neg = s_neg.gather(-1, chosen)
+            pairing = _pairs_at(chosen)
+            ignored = None
         tau_neg = negative.tau(anchors.negative_keys, candidates.keys, pairing)
         compared = Compared(s_pos, tau_pos, s_neg, tau_neg, ignored)
         level = self._level(compared, prior_tau)
-        relative = compared if level is None else compared.less(level)
+        relative = compared if level is None else compared.minus(level)
         loss, entered = self._contrast(relative, prior_tau)
         if not with_stats:
             return loss.sum(), None
         with torch.no_grad():
             terms = self._terms(loss, entered, prior_tau)
-            entered = entered if level is None else entered.less(-level)
+            entered = entered if level is None else entered.minus(-level)
             stats = LossStats(
                 PairStats.of(s_pos, tau_pos, None, self._bounds(positive)),
                 PairStats.of(
@@ -235,7 +244,7 @@ class PairLoss(HeadLoss):
 
 
 def _pairs_at(chosen: torch.Tensor) -> Pairing:
-    """`all_pairs` at the chosen candidates alone: (C, N, κ)."""
+    """Return `all_pairs` at the chosen candidates alone: (C, N, κ)."""
 
     def pairing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return all_pairs(a, b).expand(chosen.shape[0], -1, -1).gather(-1, chosen)
@@ -244,7 +253,7 @@ def _pairs_at(chosen: torch.Tensor) -> Pairing:
 
 
 def _slices(length: int, at_most: int) -> list[slice]:
-    """Slices of nearly equal length that cover `length`."""
+    """Return slices of nearly equal length that cover `length`."""
     step = math.ceil(length / math.ceil(length / at_most))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
@@ -252,7 +261,7 @@ def _slices(length: int, at_most: int) -> list[slice]:
 class _Blocks(torch.autograd.Function):
     """The sum of a value over blocks of pairs, which takes each block's gradient at once.
 
-    What a block computed is dropped before the next one starts, so that memory is that of one
+    The results of a block are dropped before the next one starts, so that memory is that of one
     block, and nothing is computed twice. It can be done because blocks are only ever summed.
     """
 
@@ -272,17 +281,18 @@ class _Blocks(torch.autograd.Function):
         for heads, rows in pairs.blocks(max_pairs):
             piece = pairs.cut(heads, rows)
             leaves = [x.detach() for x in piece.tensors]
-            asked = [leaves[k].requires_grad_() for k in wanted]
+            inputs = [leaves[k].requires_grad_() for k in wanted]
             with torch.set_grad_enabled(bool(wanted)):
                 value = block(piece.with_tensors(leaves), heads.start)
             total += value.detach()
             if wanted:
-                here = pairs.with_tensors(grads).cut(heads, rows).tensors
-                found = torch.autograd.grad(value, asked, allow_unused=True)
-                for k, grad in zip(wanted, found, strict=True):
+                grads_of_block = pairs.with_tensors(grads).cut(heads, rows).tensors
+                new_grads = torch.autograd.grad(value, inputs, allow_unused=True)
+                for k, grad in zip(wanted, new_grads, strict=True):
                     if grad is not None:
-                        here[k].add_(grad)
-        ctx.wanted, ctx.inputs = wanted, len(tensors)
+                        grads_of_block[k].add_(grad)
+        ctx.wanted = wanted
+        ctx.num_inputs = len(tensors)
         ctx.save_for_backward(*(grads[k] for k in wanted))
         return total
 
@@ -292,4 +302,4 @@ class _Blocks(torch.autograd.Function):
         scaled: dict[int, torch.Tensor] = {
             k: saved * grad for k, saved in zip(ctx.wanted, ctx.saved_tensors, strict=True)
         }
-        return None, None, None, *(scaled.get(k) for k in range(ctx.inputs))
+        return None, None, None, *(scaled.get(k) for k in range(ctx.num_inputs))

@@ -1,4 +1,4 @@
-"""What a loss can tell of itself: similarities and temperatures per head, and its terms."""
+"""Statistics of a loss: similarities and temperatures per head, and its terms."""
 
 import math
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-_EDGE = 0.01  # a τ within this share of its range counts as lying at the bound
-_MOST = 0.9  # share of pairs at a bound from which adaptivity is as good as lost
+_EDGE = 0.01  # a τ within this share of its range from a bound counts as at the bound
+_MOST_AT_BOUND = 0.9  # share of pairs at a bound from which adaptivity is as good as lost
 _ALIKE = 0.01  # spread of τ, as a share of its mean, below which all pairs have the same
-_COLLAPSED = 0.95  # mean s⁻ from which a head tells pictures apart no more
+_COLLAPSED = 0.95  # mean s⁻ from which a head no longer tells images apart
 _REMEDIES = {
     "lower": "raise the temperature they vary around (prior_tau; --tau) or lower phi_scale",
     "upper": "lower the temperature they vary around (prior_tau; --tau) or lower phi_scale",
@@ -19,7 +19,16 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class PairStats:
-    """Means over the pairs of one sign that entered the loss. Every tensor is (C,)."""
+    """Means over the pairs of one sign that entered the loss. Every tensor is (C,).
+
+    Args:
+        count: Number of pairs.
+        s: Mean similarity.
+        tau: Mean temperature.
+        tau_variance: Variance of the temperature.
+        at_lower: Share of pairs whose τ is at its lower bound; None without bounds.
+        at_upper: Share of pairs whose τ is at its upper bound; None without bounds.
+    """
 
     count: torch.Tensor
     s: torch.Tensor
@@ -30,7 +39,7 @@ class PairStats:
 
     @property
     def tau_std(self) -> torch.Tensor:
-        """Spread of τ over the pairs."""
+        """Standard deviation of τ over the pairs."""
         return self.tau_variance.sqrt()
 
     @staticmethod
@@ -40,8 +49,9 @@ class PairStats:
         ignored: torch.Tensor | None,
         bounds: tuple[float, float] | None,
     ) -> "PairStats":
-        """Statistics of pairs. s: (C, N, M); τ and ignored broadcast to it."""
-        s, tau = s.detach(), tau.detach().expand_as(s)
+        """Return the statistics of pairs. s: (C, N, M); τ and ignored broadcast to it."""
+        s = s.detach()
+        tau = tau.detach().expand_as(s)
         weight = torch.ones_like(s)
         if ignored is not None:
             weight = weight.masked_fill(ignored, 0.0)
@@ -61,7 +71,7 @@ class PairStats:
 
     @staticmethod
     def of_heads(groups: "list[PairStats]") -> "PairStats":
-        """Statistics of several groups of heads as those of all heads."""
+        """Join the statistics of several groups of heads."""
 
         def cat(name: str) -> Any:
             rows = [getattr(group, name) for group in groups]
@@ -70,7 +80,7 @@ class PairStats:
         return PairStats(**{field.name: cat(field.name) for field in fields(PairStats)})
 
     def __add__(self, other: "PairStats") -> "PairStats":
-        """Statistics of both sets of pairs together."""
+        """Return the statistics of both sets of pairs together."""
         count = self.count + other.count
         share = other.count / count.clamp(min=1.0)
 
@@ -93,10 +103,18 @@ class PairStats:
 
 @dataclass(frozen=True)
 class LossStats:
-    """What one call of a loss saw on this process.
+    """Statistics of one call of a loss on this process.
 
-    `positive` and `negative` are per head (`negative` is None for a loss without negatives);
-    `terms` are scalars that sum to the loss.
+    Args:
+        positive: Statistics of positive pairs per head.
+        negative: Statistics of negative pairs per head; None for a loss without negatives.
+        terms: Scalars that sum to the loss.
+
+    Example:
+        >>> from amcl.losses import AMCLLoss
+        >>> _, stats = AMCLLoss(2, 8)(*torch.randn(2, 2, 4, 8), return_stats=True)
+        >>> sorted(stats.terms)
+        ['negative', 'omega_positive', 'positive']
     """
 
     positive: PairStats
@@ -105,7 +123,7 @@ class LossStats:
 
     @staticmethod
     def of_heads(groups: "list[LossStats]") -> "LossStats":
-        """Statistics of several groups of heads as those of all heads; terms are (C,)."""
+        """Join the statistics of several groups of heads; terms are (C,)."""
         negatives = [group.negative for group in groups if group.negative is not None]
         return LossStats(
             PairStats.of_heads([group.positive for group in groups]),
@@ -114,7 +132,7 @@ class LossStats:
         )
 
     def __add__(self, other: "LossStats") -> "LossStats":
-        """Statistics of both parts of one call; terms are sums over anchors."""
+        """Return the statistics of both parts of one call; terms are sums over anchors."""
         negative = self.negative
         if negative is not None and other.negative is not None:
             negative = negative + other.negative
@@ -122,12 +140,12 @@ class LossStats:
         return LossStats(self.positive + other.positive, negative, terms)
 
     def reduce_terms(self, reduce: Callable[[torch.Tensor], torch.Tensor]) -> "LossStats":
-        """The same with each term reduced as the loss is."""
+        """Return the same with each term reduced as the loss is."""
         terms = {name: reduce(value) for name, value in self.terms.items()}
         return replace(self, terms=terms)
 
     def to_dict(self) -> dict[str, float]:
-        """Flat numbers for a log, heads counted from 1: `tau_positive/head1`, `term/positive`."""
+        """Return numbers for a log, heads counted from 1: `tau_positive/head1`, `term/positive`."""
         out = {f"term/{name}": value.item() for name, value in self.terms.items()}
         for sign, stats in (("positive", self.positive), ("negative", self.negative)):
             if stats is None:
@@ -146,36 +164,36 @@ class LossStats:
         return out
 
     def advice(self) -> list[str]:
-        """Signs of trouble, each with its remedy; empty when all is well."""
-        found = []
+        """Return problems, each with its remedy; empty if there are none."""
+        problems = []
         for sign, stats in (("positive", self.positive), ("negative", self.negative)):
             if stats is None or stats.at_lower is None or stats.at_upper is None:
                 continue
             for side, shares in (("lower", stats.at_lower), ("upper", stats.at_upper)):
-                if shares.max().item() > _MOST:
+                if shares.max().item() > _MOST_AT_BOUND:
                     head = int(shares.argmax().item()) + 1
-                    found.append(
-                        f"{shares.max().item():.0%} of the {sign} temperatures of head {head} lie "
+                    problems.append(
+                        f"{shares.max().item():.0%} of the {sign} temperatures of head {head} are "
                         f"at the {side} bound, so τ no longer adapts: {_REMEDIES[side]} "
                         "(--phi-scale)."
                     )
         if self.negative is not None and self.negative.s.max().item() > _COLLAPSED:
             head = int(self.negative.s.argmax().item()) + 1
-            found.append(
+            problems.append(
                 f"mean s⁻ of head {head} is {self.negative.s.max().item():.3f}: its projections "
                 "are nearly all alike. Lower the learning rate (--lr), warm up for longer, or put "
                 "batch norm on the projections (last_norm='plain' of the heads; "
                 "--projector-last-norm plain)."
             )
         if any(not math.isfinite(term.item()) for term in self.terms.values()):
-            found.append(
+            problems.append(
                 "a term of the loss is not finite: lower the learning rate (--lr) or raise the "
                 "lower bound of τ (eta; --tau-lower)."
             )
-        return found or self._advice_on_phi()
+        return problems or self._advice_on_phi()
 
     def _advice_on_phi(self) -> list[str]:
-        """φ = 0 is a saddle of a plain φ: training that leads there ends there."""
+        """Return advice if all pairs share one τ: φ = 0 is a saddle where training stays."""
         signs = [stats for stats in (self.positive, self.negative) if stats is not None]
         adapts = all(stats.at_lower is not None for stats in signs)
         if not adapts or any((s.tau_std > _ALIKE * s.tau).any().item() for s in signs):

@@ -13,7 +13,7 @@ from amcl.methods.contrastive import ContrastiveSettings
 from amcl.methods.heads import HeadMethod
 from amcl.methods.masked import MaskedSettings, noise_like, patch_of
 from amcl.methods.registry import register_method
-from amcl.modules import NoiseEmbedding, encode_visible, fix_positions, xavier_start
+from amcl.modules import NoiseEmbedding, encode_visible, fix_positions, init_xavier
 from amcl.settings import non_negative
 
 
@@ -67,7 +67,7 @@ class CAN(HeadMethod):
         self.noise_embedding = NoiseEmbedding(backbone.network.embed_dim)
 
     def init_weights(self) -> None:
-        xavier_start(self.backbone.network)
+        init_xavier(self.backbone.network)
 
     def draw(self, n: int, generator: torch.Generator) -> Drawn:
         return self.settings.draw(self.num_views, n, self.backbone, generator, self.settings.noise)

@@ -11,7 +11,7 @@ from amcl.backbones import Backbone
 from amcl.methods.base import Drawn, Method
 from amcl.methods.masked import MaskedSettings, patch_of
 from amcl.methods.registry import register_method
-from amcl.modules import encode_visible, fix_positions, xavier_start
+from amcl.modules import encode_visible, fix_positions, init_xavier
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class MAE(Method):
         self.decoder = settings.make_decoder(backbone)
 
     def init_weights(self) -> None:
-        xavier_start(self.backbone.network)
+        init_xavier(self.backbone.network)
 
     def draw(self, n: int, generator: torch.Generator) -> Drawn:
         return self.settings.draw(self.num_views, n, self.backbone, generator)

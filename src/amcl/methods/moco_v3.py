@@ -10,7 +10,7 @@ from amcl.backbones import Backbone
 from amcl.methods.base import pair
 from amcl.methods.momentum import MomentumMethod, MomentumSettings
 from amcl.methods.registry import register_method
-from amcl.modules import LastNorm, ProjectionHeads, fix_positions, is_vit, xavier_start
+from amcl.modules import LastNorm, ProjectionHeads, fix_positions, init_xavier, is_vit
 from amcl.settings import whole_number
 from amcl.temperature import ConstantSettings, TemperatureSettings
 
@@ -80,7 +80,7 @@ class MoCoV3(MomentumMethod):
 
     def init_weights(self) -> None:
         if is_vit(self.backbone.network):
-            xavier_start(self.backbone.network, separate_qkv=True)
+            init_xavier(self.backbone.network, separate_qkv=True)
             self.keys.copy_from(self.query_encoder)
 
     def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:

@@ -21,15 +21,19 @@ Rgb = tuple[float, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Transform:
-    """How an image becomes the model's input: uint8 (N, 3, H, W) → (N, 3, S, S), normalized.
+    """The model's input from stored images: uint8 (N, 3, H, W) → (N, 3, S, S), normalized.
 
-    - `crop`: a central square of this share of the shorter side, in the picture's true shape; None
-      takes all of the picture;
-    - `mean`, `std`: of the channels, for values in [0, 1]; those of ImageNet unless given.
+    Args:
+        image_size: Side S of the input in pixels.
+        mean: Mean of the channels, for values in [0, 1]; by default that of ImageNet.
+        std: Standard deviation of the channels; by default that of ImageNet.
+        crop: Share of the shorter side that a central square takes, in the true shape of the
+            image; None takes all of the image.
 
-    >>> transform = Transform(image_size=32, crop=0.875)
-    >>> transform(torch.randint(256, (4, 3, 48, 48), dtype=torch.uint8)).shape
-    torch.Size([4, 3, 32, 32])
+    Example:
+        >>> transform = Transform(image_size=32, crop=0.875)
+        >>> transform(torch.randint(256, (4, 3, 48, 48), dtype=torch.uint8)).shape
+        torch.Size([4, 3, 32, 32])
     """
 
     image_size: int
@@ -48,17 +52,28 @@ class Transform:
         return self.views().plain(images, shapes, self.crop)
 
     def views(self, settings: ViewSettings | None = None) -> Views:
-        """Random views of the same size and normalization."""
-        settings = ViewSettings() if settings is None else settings
-        return Views(self.image_size, settings, mean=self.mean, std=self.std)
+        """Return random views of the same size and normalization."""
+        return Views(self.image_size, settings or ViewSettings(), mean=self.mean, std=self.std)
 
 
 @dataclass(frozen=True)
 class Features:
-    """Features (n, D) of the images `kept` (n,); the others could not be read."""
+    """Features of the images that could be read.
+
+    Args:
+        values: Features (n, D).
+        indices: Indices (n,) of the images.
+        unreadable: Path and reason of each file that could not be read.
+
+    Example:
+        >>> features = Features(torch.randn(2, 8), torch.tensor([0, 2]), (("b.png", "empty"),))
+        >>> labels = torch.tensor([5, 6, 7])
+        >>> labels[features.indices]
+        tensor([5, 7])
+    """
 
     values: torch.Tensor
-    kept: torch.Tensor
+    indices: torch.Tensor
     unreadable: tuple[tuple[str, str], ...] = ()
 
 
@@ -69,14 +84,26 @@ def extract(
     prepare: Callable[[torch.Tensor], torch.Tensor],
     device: torch.device | str = "cpu",
 ) -> torch.Tensor:
-    """Features (N, D) of batches of images, in evaluation mode, on the CPU.
+    """Compute features of batches of images in evaluation mode; the model's mode is restored.
 
-    `prepare` turns a batch as stored (uint8) into the model's input. The model's mode is put back.
+    Args:
+        model: Any module that maps its input to features.
+        batches: Batches of stored images, uint8.
+        prepare: Function that turns a batch into the model's input.
+        device: Device of the model.
+
+    Returns:
+        Features (N, D), on the CPU.
+
+    Example:
+        >>> images = torch.zeros(10, 3, 8, 8, dtype=torch.uint8)
+        >>> extract(nn.Flatten(), images.split(4), Transform(image_size=4)).shape
+        torch.Size([10, 48])
     """
-    with evaluating(model):
+    with eval_mode(model):
         features = [_tensor(model(prepare(batch.to(device)))).cpu() for batch in batches]
     if not features:
-        raise ValueError("there are no images to take features of.")
+        raise ValueError("there are no images to compute features of.")
     return torch.cat(features)
 
 
@@ -87,21 +114,36 @@ def features_of(
     *,
     device: torch.device | str = "cpu",
     workers: int = 0,
-    shown: bool = True,
+    show_progress: bool = True,
 ) -> Features:
-    """Features of all images that can be read; `shown` allows a bar on a terminal.
+    """Compute features of all images that can be read.
 
-    >>> from amcl.data import MemoryImages
-    >>> images = MemoryImages(torch.zeros(10, 3, 8, 8, dtype=torch.uint8))
-    >>> features_of(nn.Flatten(), images, Transform(image_size=4)).values.shape
-    torch.Size([10, 48])
+    Args:
+        model: Any module that maps images (N, 3, S, S) to features (N, D).
+        images: Images in memory, or files.
+        transform: The model's input from stored images.
+        device: Device of the model.
+        workers: Number of processes that decode files.
+        show_progress: Show a progress bar on a terminal.
+
+    Returns:
+        The features, on the CPU.
+
+    Example:
+        >>> from amcl.data import MemoryImages
+        >>> images = MemoryImages(torch.zeros(10, 3, 8, 8, dtype=torch.uint8))
+        >>> features_of(nn.Flatten(), images, Transform(image_size=4)).values.shape
+        torch.Size([10, 48])
     """
-    parts = list(
-        feature_batches(model, images, transform, device=device, workers=workers, shown=shown)
+    batches = feature_batches(
+        model, images, transform, device=device, workers=workers, show_progress=show_progress
     )
-    unreadable = tuple(bad for part in parts for bad in part.unreadable)
-    values, kept = (torch.cat(p) for p in zip(*((p.values, p.kept) for p in parts), strict=True))
-    return Features(values, kept, unreadable)
+    parts = list(batches)
+    return Features(
+        torch.cat([part.values for part in parts]),
+        torch.cat([part.indices for part in parts]),
+        tuple(file for part in parts for file in part.unreadable),
+    )
 
 
 def feature_batches(
@@ -111,31 +153,42 @@ def feature_batches(
     *,
     device: torch.device | str = "cpu",
     workers: int = 0,
-    shown: bool = True,
+    show_progress: bool = True,
 ) -> Iterator[Features]:
-    """Features batch by batch, in order; no image at all is an error."""
+    """Yield features batch by batch, in order; see `features_of`."""
     steps = torch.arange(len(images)).split(BATCH)
-    found = 0
-    first: tuple[str, str] | None = None
-    progress = Progress("features", len(images), shown)
-    with progress, evaluating(model), torch.no_grad():
-        for step, batch in zip(
-            steps, stream(images, steps, workers=workers, replace=False), strict=True
-        ):
-            first = first or next(iter(batch.unreadable), None)
+    first_unreadable: tuple[str, str] | None = None
+    empty = True
+    progress = Progress("features", len(images), show_progress)
+    batches = stream(images, steps, workers=workers, replace=False)
+    with progress, eval_mode(model), torch.no_grad():
+        for step, batch in zip(steps, batches, strict=True):
+            first_unreadable = first_unreadable or next(iter(batch.unreadable), None)
             if len(batch.pixels):
                 values = model(transform(batch.pixels.to(device), batch.shapes))
                 values = _checked(_tensor(values).cpu(), len(batch.pixels))
-                found += len(values)
-                yield Features(values, batch.of(step), tuple(batch.unreadable))
+                empty = False
+                yield Features(values, batch.select(step), tuple(batch.unreadable))
             progress.advance(len(step))
-    if not found:
-        reason = f": none of {len(images)} can be read; {': '.join(first)}" if first else ""
-        raise ValueError(f"there are no images to take features of{reason}.")
+    if empty:
+        reason = ""
+        if first_unreadable is not None:
+            reason = f": none of {len(images)} can be read; {': '.join(first_unreadable)}"
+        raise ValueError(f"there are no images to compute features of{reason}.")
 
 
 class AugmentedFeatures:
-    """Features of a fresh random view of each image, every time they are asked for."""
+    """Features of a new random view of each image in every epoch.
+
+    Args:
+        model: Any module that maps images (N, 3, S, S) to features (N, D).
+        data: Labeled images.
+        views: Maker of the views; the first of each image is used.
+        dim: Width D of the features.
+        device: Device of the model.
+        workers: Number of processes that decode files.
+        seed: Seed of the views.
+    """
 
     def __init__(
         self,
@@ -148,21 +201,29 @@ class AugmentedFeatures:
         workers: int = 0,
         seed: int = 0,
     ) -> None:
-        self.model, self.images, self.labels = model, data.images, data.labels
-        self.views, self.dim, self.device = views, dim, device
-        self.workers, self.seed = workers, seed
+        self.model = model
+        self.images = data.images
+        self.labels = data.labels
+        self.views = views
+        self.dim = dim
+        self.device = device
+        self.workers = workers
+        self.seed = seed
 
     def batches(
         self, epoch: int, steps: Sequence[torch.Tensor]
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """(features (n, D), indices (n,)) of the images of each step that can be read."""
+        """Yield features (n, D) and indices (n,) of the images of each step that can be read."""
         batches = stream(self.images, steps, workers=self.workers, replace=False)
-        with evaluating(self.model), torch.no_grad():
+        with eval_mode(self.model), torch.no_grad():
             for number, (step, batch) in enumerate(zip(steps, batches, strict=True)):
-                chance = generator(self.seed, "augmented", epoch, number)
-                drawn = self.views.draw(len(batch.pixels), generator=chance, shapes=batch.shapes)
-                view = self.views(batch.pixels.to(self.device), drawn.first().to(self.device))[0]
-                yield _tensor(self.model(view)), batch.of(step)
+                parameters = self.views.draw(
+                    len(batch.pixels),
+                    generator=generator(self.seed, "augmented", epoch, number),
+                    shapes=batch.shapes,
+                ).first()
+                view = self.views(batch.pixels.to(self.device), parameters.to(self.device))[0]
+                yield _tensor(self.model(view)), batch.select(step)
 
 
 def pair_features(
@@ -175,33 +236,37 @@ def pair_features(
     workers: int = 0,
     seed: int = 0,
 ) -> tuple[torch.Tensor, tuple[tuple[str, str], ...]]:
-    """Features (3, n, D) of images as they are and of two random views of each.
+    """Compute features of images as they are and of two random views of each.
 
-    With them the files that could not be read, which are left out.
+    Returns:
+        Features (3, n, D) of the images that can be read, and path and reason of other files.
     """
     steps = torch.arange(len(images)).split(BATCH)
-    found, unreadable = [], dict[str, str]()
-    with Progress("features", len(images)) as progress, evaluating(model), torch.no_grad():
-        batches = stream(images, steps, workers=workers, replace=False)
+    features: list[torch.Tensor] = []
+    unreadable: dict[str, str] = {}
+    batches = stream(images, steps, workers=workers, replace=False)
+    with Progress("features", len(images)) as progress, eval_mode(model), torch.no_grad():
         for number, batch in enumerate(batches):
             n = len(batch.pixels)
             unreadable |= dict(batch.unreadable)
             if n:
                 pixels = batch.pixels.to(device)
-                chance = generator(seed, "pairs", number)
-                drawn = views.draw(n, generator=chance, shapes=batch.shapes).to(device)
-                inputs = torch.cat([transform(pixels, batch.shapes)[None], views(pixels, drawn)])
+                parameters = views.draw(
+                    n, generator=generator(seed, "pairs", number), shapes=batch.shapes
+                )
+                two_views = views(pixels, parameters.to(device))
+                inputs = torch.cat([transform(pixels, batch.shapes)[None], two_views])
                 values = _checked(_tensor(model(inputs.flatten(0, 1))).cpu(), 3 * n)
-                found.append(values.unflatten(0, (3, n)))
+                features.append(values.unflatten(0, (3, n)))
             progress.advance(n)
-    if not found:
-        raise ValueError("there are no images to take features of.")
-    return torch.cat(found, 1), tuple(unreadable.items())
+    if not features:
+        raise ValueError("there are no images to compute features of.")
+    return torch.cat(features, 1), tuple(unreadable.items())
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode; its mode is put back."""
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode within a context."""
     training = model.training
     model.eval()
     try:
@@ -211,13 +276,17 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def fingerprint(model: nn.Module) -> str:
-    """SHA-256 of a module's structure, as it prints itself, and all its weights.
+    """Return the SHA-256 of a module's structure, as it prints itself, and all its weights.
 
-    What a hand-written `forward` does is not seen: give modules that differ in that alone different
-    names of class.
+    The code of a hand-written `forward` is not seen: give modules that differ in that alone
+    different names of class.
     """
-    made = getattr(model, "metadata", None)
-    kind = f"{made()}" if made else f"{type(model).__module__} {type(model).__qualname__} {model}"
+    metadata = getattr(model, "metadata", None)
+    kind = (
+        f"{metadata()}"
+        if metadata
+        else f"{type(model).__module__} {type(model).__qualname__} {model}"
+    )
     parts: list[bytes | memoryview] = [kind.encode()]
     for name, value in model.state_dict().items():
         plain = value.detach().cpu().contiguous()
@@ -227,7 +296,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def _tensor(features: object) -> torch.Tensor:
-    """What a model put out, in float32."""
+    """Return the output of a model in float32."""
     if not isinstance(features, torch.Tensor):
         raise TypeError(not_a_tensor("an evaluation needs a model whose output is", features))
     return features.float()

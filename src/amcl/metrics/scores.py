@@ -9,36 +9,38 @@ import torch
 UNEVEN = 2.0  # classes whose sizes differ by more than this factor make plain accuracy misleading
 MATRIX = 100  # classes up to which the whole confusion matrix is kept
 PAIRS = 20  # confused pairs that are kept
-FEW = 30  # images below which accuracies deserve a word of caution
+FEW = 30  # images below which accuracies come with a note
 _Z = 1.959963984540054  # of the normal distribution, for 95 %
 
 
 def wilson(share: float, images: int) -> tuple[float, float]:
-    """The 95 % interval of a share of `images`, by Wilson's score; it stays within 0 and 1.
+    """Return the 95 % interval of a share of `images` by Wilson's score, within 0 and 1.
 
     >>> [round(end, 3) for end in wilson(0.5, 100)]
     [0.404, 0.596]
     >>> [round(end, 3) for end in wilson(1.0, 10)]
     [0.722, 1.0]
     """
-    middle = share + _Z**2 / (2 * images)
-    reach = _Z * math.sqrt(share * (1 - share) / images + _Z**2 / (4 * images**2))
+    center = share + _Z**2 / (2 * images)
+    half_width = _Z * math.sqrt(share * (1 - share) / images + _Z**2 / (4 * images**2))
     scale = 1 + _Z**2 / images
-    return max((middle - reach) / scale, 0.0), min((middle + reach) / scale, 1.0)
+    return max((center - half_width) / scale, 0.0), min((center + half_width) / scale, 1.0)
 
 
 def intervals(metrics: Mapping[str, float], images: int) -> dict[str, list[float]]:
-    """The 95 % intervals of accuracies on `images`.
+    """Return the 95 % intervals of accuracies on `images`.
 
     Balanced accuracies and those on training images have none.
     """
-    without = ("balanced", "train")
-    named = {name: share for name, share in metrics.items() if not name.startswith(without)}
-    return {name: list(wilson(share, images)) for name, share in named.items()}
+    return {
+        name: list(wilson(share, images))
+        for name, share in metrics.items()
+        if not name.startswith(("balanced", "train"))
+    }
 
 
 def confusion(predicted: torch.Tensor, truth: torch.Tensor, classes: int) -> torch.Tensor:
-    """How many images of each class (rows) were taken for each class (columns): (K, K).
+    """Count the images of each class (rows) that were taken for each class (columns): (K, K).
 
     >>> confusion(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), classes=2)
     tensor([[1, 1],
@@ -49,7 +51,7 @@ def confusion(predicted: torch.Tensor, truth: torch.Tensor, classes: int) -> tor
 
 
 def balanced_accuracy(predicted: torch.Tensor, truth: torch.Tensor) -> float:
-    """The mean of the accuracies of the classes that occur, each class counting the same.
+    """Return the mean of the accuracies of the classes that occur.
 
     >>> balanced_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
     0.5
@@ -64,15 +66,22 @@ def balanced_accuracy(predicted: torch.Tensor, truth: torch.Tensor) -> float:
 def by_class(
     predicted: torch.Tensor, truth: torch.Tensor, class_names: Sequence[str]
 ) -> dict[str, Any]:
-    """What a result says of its classes, for JSON.
+    """Return the details of a result on its classes, for JSON.
 
-    - `balanced_top1`, and `per_class`: the accuracy and the number of images of each class;
-    - `confusion`: the matrix of `confusion`, for up to 100 classes;
-    - `confused`: the pairs that are confused most often.
+    Args:
+        predicted: Predicted classes (N,).
+        truth: True classes (N,).
+        class_names: Names of the classes.
 
-    >>> found = by_class(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), ["cat", "dog"])
-    >>> found["per_class"]["cat"], found["confused"]
-    ({'top1': 0.5, 'images': 2}, [{'true': 'cat', 'predicted': 'dog', 'images': 1}])
+    Returns:
+        `balanced_top1`; `per_class`, the accuracy and the number of images of each class;
+        `confused`, the pairs that are confused most often; and, for up to 100 classes, the
+        matrix `confusion`.
+
+    Example:
+        >>> details = by_class(torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), ["cat", "dog"])
+        >>> details["per_class"]["cat"], details["confused"]
+        ({'top1': 0.5, 'images': 2}, [{'true': 'cat', 'predicted': 'dog', 'images': 1}])
     """
     counts = confusion(predicted, truth, len(class_names))
     sizes = counts.sum(1).tolist()
@@ -96,12 +105,12 @@ def uneven(*labels: torch.Tensor) -> bool:
     >>> uneven(torch.tensor([0, 0, 1])), uneven(torch.tensor([0, 0, 0, 1]))
     (False, True)
     """
-    sizes = [one.unique(return_counts=True)[1] for one in labels]
-    return any(bool(size.max() > UNEVEN * size.min()) for size in sizes)
+    counts = [part.unique(return_counts=True)[1] for part in labels]
+    return any(bool(sizes.max() > UNEVEN * sizes.min()) for sizes in counts)
 
 
 def caution(images: int) -> list[str]:
-    """A note where accuracies are of very few images."""
+    """Return a note if accuracies are of very few images."""
     if images >= FEW:
         return []
     return [
@@ -116,10 +125,10 @@ def _confused(counts: torch.Tensor, class_names: Sequence[str]) -> list[dict[str
     pairs = zip(most.values[:PAIRS].tolist(), most.indices[:PAIRS].tolist(), strict=True)
     return [
         {
-            "true": class_names[place // len(counts)],
-            "predicted": class_names[place % len(counts)],
+            "true": class_names[index // len(counts)],
+            "predicted": class_names[index % len(counts)],
             "images": images,
         }
-        for images, place in pairs
+        for images, index in pairs
         if images
     ]

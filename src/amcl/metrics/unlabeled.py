@@ -1,4 +1,4 @@
-"""Measures of features that need no labels: are views of one image alike, and images apart?
+"""Measures of features without labels: are views of one image alike, and images different?
 
 All but the rank look at directions, in float64. A feature of zeros has none: two of them count as
 alike (cosine 1), one and any other as unlike (0), and so a dead network measures as collapsed.
@@ -16,16 +16,16 @@ from amcl.views import ViewSettings
 
 BINS = 100
 """Bins of histograms of similarities."""
-_PAIRS = 2**21  # similarities that are looked at at once
-_ROUND = 2.0**40  # similarities are rounded to 1/so much
+_PAIRS = 2**21  # similarities that are computed at a time
+_RESOLUTION = 2.0**40  # similarities are rounded to multiples of its inverse
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnlabeledSettings:
-    """Which images are measured, and by which views of them."""
+    """Settings of the measures without labels."""
 
     images: int = 2000
-    """Number of images, or all where there are fewer."""
+    """Number of images to measure, or all if there are fewer."""
     views: str = "abcde"
     """Operations of the two views: a crop, b blur, c gray, d jitter, e flip, s solarize."""
 
@@ -70,17 +70,26 @@ class Separation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The numbers by name."""
+        """All numbers by name."""
         names = ("positive_similarity", "negative_similarity", "overlap", "auroc")
         return {name: getattr(self, name) for name in names}
 
 
 def unlabeled(h: torch.Tensor, h0: torch.Tensor, h1: torch.Tensor) -> dict[str, float]:
-    """All measures of features of images, h (N, D), and of two views of each, h0 and h1 (N, D).
+    """Compute all measures of this module.
 
-    >>> h = torch.eye(4)
-    >>> unlabeled(h, h, h)["effective_rank"]
-    4.0
+    Args:
+        h: Features (N, D) of images.
+        h0: Features (N, D) of one view of each image.
+        h1: Features (N, D) of another view of each image.
+
+    Returns:
+        The measures by name.
+
+    Example:
+        >>> h = torch.eye(4)
+        >>> unlabeled(h, h, h)["effective_rank"]
+        4.0
     """
     return {
         "alignment": alignment(h0, h1),
@@ -92,9 +101,17 @@ def unlabeled(h: torch.Tensor, h0: torch.Tensor, h1: torch.Tensor) -> dict[str, 
 
 
 def spread(features: torch.Tensor) -> float:
-    """How far features point in different directions: 0 is collapse, 1 no common direction.
+    """Return √(1 − c) with c the mean cosine of two features.
 
-    √(1 − c) with c the mean cosine of two features. features: (N, D), N ≥ 2.
+    Args:
+        features: Features (N, D), N ≥ 2.
+
+    Returns:
+        0 if all features point in one direction (collapse), 1 without a common direction.
+
+    Example:
+        >>> spread(torch.eye(3))
+        1.0
     """
     unit = _directions("features", features, least=2)
     n = len(unit)
@@ -103,12 +120,19 @@ def spread(features: torch.Tensor) -> float:
 
 
 def effective_rank(features: torch.Tensor) -> float:
-    """Number of directions that features (N, D) use: exp of the entropy of their singular values.
+    """Return the number of directions in use: exp of the entropy of the singular values.
 
-    RankMe (Garrido et al., 2023). Features of zeros alone have rank 1, as all that are constant.
+    RankMe (Garrido et al., 2023).
 
-    >>> round(effective_rank(torch.tensor([[3.0, 0], [0, 3], [3, 3]])), 3)
-    1.929
+    Args:
+        features: Features (N, D).
+
+    Returns:
+        The rank, at least 1: constant features have rank 1, and so have zeros.
+
+    Example:
+        >>> round(effective_rank(torch.tensor([[3.0, 0], [0, 3], [3, 3]])), 3)
+        1.929
     """
     _check("features", features, least=1)
     values = torch.linalg.svdvals(features.detach().double())
@@ -117,12 +141,19 @@ def effective_rank(features: torch.Tensor) -> float:
 
 
 def alignment(h0: torch.Tensor, h1: torch.Tensor, alpha: float = 2) -> float:
-    """Mean ‖ĥ0 − ĥ1‖^α of positive pairs, rows of h0 and h1 (N, D): 0 where views are alike.
+    """Return the mean ‖ĥ0 − ĥ1‖^α of positive pairs, with unit vectors ĥ (Wang & Isola, 2020).
 
-    With unit vectors ĥ (Wang & Isola, 2020).
+    Args:
+        h0: Features (N, D) of one view of each image.
+        h1: Features (N, D) of another view of each image.
+        alpha: The exponent α.
 
-    >>> alignment(torch.tensor([[1.0, 0]]), torch.tensor([[-5.0, 0]]))
-    4.0
+    Returns:
+        0 if both views of every image are alike, at most 2^α.
+
+    Example:
+        >>> alignment(torch.tensor([[1.0, 0]]), torch.tensor([[-5.0, 0]]))
+        4.0
     """
     positive_number("alpha", alpha)
     u0, u1 = _pairs(h0, h1, least=1)
@@ -131,12 +162,18 @@ def alignment(h0: torch.Tensor, h1: torch.Tensor, alpha: float = 2) -> float:
 
 
 def uniformity(h: torch.Tensor, t: float = 2) -> float:
-    """log of the mean exp(−t‖ĥi − ĥj‖²) over i < j, from −4t to 0: low where images are apart.
+    """Return log of the mean exp(−t‖ĥi − ĥj‖²) over i < j (Wang & Isola, 2020).
 
-    With unit vectors ĥ of h (N, D), N ≥ 2 (Wang & Isola, 2020).
+    Args:
+        h: Features (N, D), N ≥ 2; ĥ are their unit vectors.
+        t: The factor t.
 
-    >>> uniformity(torch.tensor([[1.0, 0], [0, 5]]))
-    -4.0
+    Returns:
+        A number from −4t to 0: low if images differ.
+
+    Example:
+        >>> uniformity(torch.tensor([[1.0, 0], [0, 5]]))
+        -4.0
     """
     positive_number("t", t)
     unit = _directions("h", h, least=2)
@@ -152,10 +189,17 @@ def uniformity(h: torch.Tensor, t: float = 2) -> float:
 def separation(h0: torch.Tensor, h1: torch.Tensor, bins: int = BINS) -> Separation:
     """Compare cosines of positive pairs (h0ᵢ, h1ᵢ) with those of negative ones (h0ᵢ, h1ⱼ), i ≠ j.
 
-    The overlap is that of normalized histograms of `bins` bins on [−1, 1]. h0, h1: (N, D).
+    Args:
+        h0: Features (N, D) of one view of each image, N ≥ 2.
+        h1: Features (N, D) of another view of each image.
+        bins: Number of bins of the histograms on [−1, 1] whose overlap is measured.
 
-    >>> separation(torch.eye(3), torch.eye(3))
-    Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)
+    Returns:
+        The measures and the histograms.
+
+    Example:
+        >>> separation(torch.eye(3), torch.eye(3))
+        Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)
     """
     u0, u1 = _pairs(h0, h1, least=2)
     # Without rounding, pairs that are equally alike would differ by the order of sums.
@@ -167,19 +211,27 @@ def separation(h0: torch.Tensor, h1: torch.Tensor, bins: int = BINS) -> Separati
 def separation_of(similarity: torch.Tensor, bins: int = BINS) -> Separation:
     """Compare the diagonal of similarities (N, N) with the rest, such as s/τ after the heads.
 
-    The bins lie between the least and the greatest similarity.
+    Args:
+        similarity: Similarities (N, N), N ≥ 2; those of positive pairs are on the diagonal.
+        bins: Number of bins between the least and the greatest similarity.
 
-    >>> separation_of(torch.eye(4))
-    Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)
+    Returns:
+        The measures and the histograms.
+
+    Example:
+        >>> separation_of(torch.eye(4))
+        Separation(positive_similarity=1.0, negative_similarity=0.0, overlap=0.0, auroc=1.0)
     """
     if similarity.ndim != 2 or similarity.shape[0] != similarity.shape[1] or len(similarity) < 2:
         raise ValueError(
             f"similarity must be (N, N) with N of 2 or more, got {tuple(similarity.shape)}."
         )
     values = similarity.detach().double()
-    low, high = values.min().item(), values.max().item()
+    low = values.min().item()
+    high = values.max().item()
     if low == high:
-        low, high = low - 0.5, high + 0.5
+        low -= 0.5
+        high += 0.5
     return _separation(values.diagonal().contiguous(), iter([(0, values)]), bins, low, high)
 
 
@@ -194,23 +246,25 @@ def _separation(
     whole_number("bins", bins)
     levels, counts = _levels(positive)
     less = counts.cumsum(0) - counts
-    n, total, lost = len(positive), 0.0, 0
+    n = len(positive)
+    total = 0.0
+    lost = 0
     histogram = torch.zeros(bins, dtype=torch.float64, device=positive.device)
-    for start, every in blocks:
-        # The very numbers, to be taken out again below.
-        every.diagonal(start).copy_(positive[start : start + len(every)])
-        total += float(every.sum())
-        histogram += torch.histc(every, bins, low, high)
-        level = torch.searchsorted(levels, every)
+    for start, block in blocks:
+        # Exactly the numbers that are subtracted again below.
+        block.diagonal(start).copy_(positive[start : start + len(block)])
+        total += float(block.sum())
+        histogram += torch.histc(block, bins, low, high)
+        level = torch.searchsorted(levels, block)
         # Twice the positive pairs that are less alike than each pair, and once those as alike.
-        lost += int((2 * less[level] + counts[level] * (levels[level] == every)).sum())
-    # All pairs were looked at; without the positive ones, the negative remain.
+        lost += int((2 * less[level] + counts[level] * (levels[level] == block)).sum())
+    # All pairs were counted; without the positive ones, the negative ones remain.
     negatives = n * (n - 1)
-    of_positive = torch.histc(positive, bins, low, high)
+    positive_histogram = torch.histc(positive, bins, low, high)
     histograms = Histograms(
         edges=torch.linspace(low, high, bins + 1, dtype=torch.float64),
-        positive=(of_positive / n).cpu(),
-        negative=((histogram - of_positive) / negatives).cpu(),
+        positive=(positive_histogram / n).cpu(),
+        negative=((histogram - positive_histogram) / negatives).cpu(),
     )
     return Separation(
         positive_similarity=float(positive.mean()),
@@ -222,20 +276,20 @@ def _separation(
 
 
 def _levels(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Different values, sorted, and how often each occurs; infinity ends them, and never does."""
+    """Return the distinct values, sorted, and their counts, with infinity and 0 at the end."""
     levels, counts = values.unique(return_counts=True)
     return torch.cat([levels, levels.new_tensor([torch.inf])]), torch.cat([counts, counts[:1] * 0])
 
 
 def _similarities(u0: torch.Tensor, u1: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-    """The first row and the values of blocks of u0 @ u1.T, some rows each."""
+    """Yield the first row and the values of blocks of rows of u0 @ u1.T."""
     rows = max(_PAIRS // len(u1), 1)
     for start in range(0, len(u0), rows):
         yield start, u0[start : start + rows] @ u1.T
 
 
 def _rounded(cosine: torch.Tensor) -> torch.Tensor:
-    return (cosine * _ROUND).round_().div_(_ROUND).clamp_(-1, 1)
+    return (cosine * _RESOLUTION).round_().div_(_RESOLUTION).clamp_(-1, 1)
 
 
 def _pairs(h0: torch.Tensor, h1: torch.Tensor, least: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -248,7 +302,7 @@ def _pairs(h0: torch.Tensor, h1: torch.Tensor, least: int) -> tuple[torch.Tensor
 
 
 def _directions(name: str, features: torch.Tensor, least: int) -> torch.Tensor:
-    """Unit vectors (N, D + 1) in float64: features of zeros point along an axis of their own."""
+    """Return unit vectors (N, D + 1) in float64; features of zeros get an axis to themselves."""
     _check(name, features, least)
     unit = unit_rows(features.detach().double())
     return torch.cat([unit, ~unit.any(1, keepdim=True)], 1)

@@ -6,11 +6,11 @@ from amcl.modules.masked_decoder import MaskedDecoder, NoiseEmbedding
 from amcl.modules.masked_vit import (
     encode_visible,
     fix_positions,
+    init_xavier,
     is_vit,
     plain_vit,
     random_mask,
-    visible_places,
-    xavier_start,
+    visible_indices,
 )
 from amcl.modules.momentum import MomentumCopy, Queue, cosine_momentum
 
@@ -25,9 +25,9 @@ __all__ = [
     "cosine_momentum",
     "encode_visible",
     "fix_positions",
+    "init_xavier",
     "is_vit",
     "plain_vit",
     "random_mask",
-    "visible_places",
-    "xavier_start",
+    "visible_indices",
 ]

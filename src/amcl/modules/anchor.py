@@ -1,4 +1,4 @@
-"""Weights that others are pulled towards."""
+"""Weights that others are pulled toward."""
 
 from collections.abc import Sequence
 
@@ -7,12 +7,15 @@ from torch import nn
 
 
 class Anchor(nn.Module):
-    """Remembers tensors θ₀ and tells how far others went from them: Σ|θ − θ₀| (LGP on ViT-L).
+    """Distance Σ|θ − θ₀| of tensors θ from stored ones θ₀ (LGP on ViT-L).
 
-    >>> weights = [torch.zeros(3), torch.ones(2, 2)]
-    >>> anchor = Anchor(weights)
-    >>> anchor([torch.full((3,), 0.5), torch.ones(2, 2)])
-    tensor(1.5000)
+    Args:
+        tensors: The tensors θ₀, which are copied.
+
+    Example:
+        >>> anchor = Anchor([torch.zeros(3), torch.ones(2, 2)])
+        >>> anchor([torch.full((3,), 0.5), torch.ones(2, 2)])
+        tensor(1.5000)
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -21,11 +24,11 @@ class Anchor(nn.Module):
             self.register_buffer(f"at{number}", tensor.detach().clone())
 
     def reset(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Remember other tensors from now on."""
-        for place, tensor in zip(self.buffers(), tensors, strict=True):
-            place.copy_(tensor.detach())
+        """Store other tensors from now on."""
+        for stored, tensor in zip(self.buffers(), tensors, strict=True):
+            stored.copy_(tensor.detach())
 
     def forward(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Σ|θ − θ₀|, with the gradient of θ."""
+        """Return Σ|θ − θ₀|, differentiable in θ."""
         pairs = zip(tensors, self.buffers(), strict=True)
-        return torch.stack([(tensor - place).abs().sum() for tensor, place in pairs]).sum()
+        return torch.stack([(tensor - stored).abs().sum() for tensor, stored in pairs]).sum()

@@ -18,7 +18,7 @@ class _BatchedLinear(nn.Module):
 
     def __init__(self, num_heads: int, in_dim: int, out_dim: int, bias: bool) -> None:
         super().__init__()
-        bound = 1.0 / math.sqrt(in_dim)  # nn.Linear's own start, for each head
+        bound = 1.0 / math.sqrt(in_dim)  # as nn.Linear is initialized, for each head
         self.weight = nn.Parameter(torch.empty(num_heads, out_dim, in_dim).uniform_(-bound, bound))
         # One dimension, so that "no weight decay where ndim < 2" finds it like any other bias.
         self.bias = (
@@ -60,16 +60,21 @@ class ProjectionHeads(nn.Module):
     """C MLPs g¹ … g^C of one architecture with independent weights (§4, "Multiple Projections").
 
     `ProjectionHeads(512, 512, 128, num_heads=3)` is SimCLR's 512 → 512 → ReLU → 128, three times.
-    Widths may be any number of layers. Input: (N, in), which every head sees, or (C, N, in), one
-    set for each head (predictors behind projectors). Output: (C, N, D).
+    The input is (N, in), which every head sees, or (C, N, in), one set for each head (predictors
+    behind projectors). The output is (C, N, D).
 
-    - `norm`: batch norm before each hidden ReLU;
-    - `bias`, `last_bias`: biases of the hidden layers and of the last one (default: as `bias`);
-    - `last_norm`: batch norm on the output: "none", "plain" (no scale or shift), "affine".
+    Args:
+        widths: Widths of the input, of any number of hidden layers, and of the output.
+        num_heads: Number C of heads.
+        norm: Batch norm before each hidden ReLU.
+        bias: Biases of the hidden layers.
+        last_bias: Bias of the last layer; by default as `bias`.
+        last_norm: Batch norm on the output: "none", "plain" (no scale or shift), "affine".
 
-    >>> heads = ProjectionHeads(512, 512, 128, num_heads=3)
-    >>> heads(torch.randn(8, 512)).shape
-    torch.Size([3, 8, 128])
+    Example:
+        >>> heads = ProjectionHeads(512, 512, 128, num_heads=3)
+        >>> heads(torch.randn(8, 512)).shape
+        torch.Size([3, 8, 128])
     """
 
     def __init__(
@@ -91,7 +96,8 @@ class ProjectionHeads(nn.Module):
             whole_number("each width", width)
         whole_number("num_heads", num_heads)
         choose("last_norm", last_norm, ("none", "plain", "affine"))
-        self.widths, self.num_heads = widths, num_heads
+        self.widths = widths
+        self.num_heads = num_heads
         layers: list[nn.Module] = []
         for in_dim, out_dim in pairwise(widths[:-1]):
             layers.append(_BatchedLinear(num_heads, in_dim, out_dim, bias))
@@ -109,19 +115,17 @@ class ProjectionHeads(nn.Module):
             raise TypeError(not_a_tensor("heads take", h))
         if not h.is_floating_point():
             raise TypeError(f"heads take floating-point features, got {h.dtype}.")
-        ok = h.shape[-1] == self.widths[0] and (
-            h.ndim == 2 or (h.ndim == 3 and h.shape[0] == self.num_heads)
-        )
-        if not ok:
+        has_heads = h.ndim == 3 and h.shape[0] == self.num_heads
+        if h.shape[-1] != self.widths[0] or not (h.ndim == 2 or has_heads):
             raise ValueError(
                 f"heads take (N, {self.widths[0]}) or ({self.num_heads}, N, {self.widths[0]}), "
-                f"got {tuple(h.shape)}: pool or flatten what the backbone puts out."
+                f"got {tuple(h.shape)}: pool or flatten the output of the backbone."
             )
         z: torch.Tensor = self.layers(h)
         return z
 
     def head(self, index: int) -> nn.Sequential:
-        """Head `index` alone, as plain layers with a copy of its weights and statistics.
+        """Return one head as plain layers, with a copy of its weights and statistics.
 
         >>> ProjectionHeads(4, 8, 2, num_heads=3).head(0)
         Sequential(

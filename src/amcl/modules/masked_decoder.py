@@ -1,4 +1,4 @@
-"""The decoder of a masked autoencoder, and what tells it how noisy an image is.
+"""The decoder of a masked autoencoder, and the embedding of noise levels.
 
 Shape letters: N images, L patches each, V of them visible, D the encoder's width, P = patch²·3.
 """
@@ -8,24 +8,27 @@ import torch.nn.functional as F
 from torch import nn
 
 from amcl.functional import sincos_levels, sincos_positions
-from amcl.modules.masked_vit import visible_places
+from amcl.modules.masked_vit import visible_indices
 from amcl.settings import whole_number
 
 
 class MaskedDecoder(nn.Module):
     """A light transformer that predicts every patch from the visible ones (MAE).
 
-    `encoder_dim` is D; `grid` are the rows and columns of patches, whose side is `patch`. The
-    defaults of `dim`, `depth` and `heads` are MAE's for 224 pixels.
+    Args:
+        encoder_dim: Width D of the encoder.
+        grid: Rows and columns of patches.
+        patch: Side of a patch in pixels.
+        dim: Width of the decoder. The defaults of `dim`, `depth` and `heads` are MAE's for 224
+            pixels.
+        depth: Number of blocks.
+        heads: Number of attention heads.
 
-    tokens: (N, V, D) or, with a class token in front, (N, 1 + V, D), from `encode_visible`;
-    masked: (N, L); extra: (N, D), added to every patch token, masked or not, before the input
-    layer (CAN's noise level). Returns (N, L, P).
-
-    >>> decoder = MaskedDecoder(192, grid=(8, 8), patch=4, dim=64, depth=1, heads=4)
-    >>> masked = torch.arange(64).expand(2, 64) >= 16
-    >>> decoder(torch.randn(2, 1 + 16, 192), masked).shape
-    torch.Size([2, 64, 48])
+    Example:
+        >>> decoder = MaskedDecoder(192, grid=(8, 8), patch=4, dim=64, depth=1, heads=4)
+        >>> masked = torch.arange(64).expand(2, 64) >= 16
+        >>> decoder(torch.randn(2, 1 + 16, 192), masked).shape
+        torch.Size([2, 64, 48])
     """
 
     positions: torch.Tensor
@@ -50,14 +53,14 @@ class MaskedDecoder(nn.Module):
             )
         self.embed = nn.Linear(encoder_dim, dim)
         self.mask_token = nn.Parameter(torch.empty(1, 1, dim))
-        places = sincos_positions(dim, grid, cls_token=True)
-        self.register_buffer("positions", places.unsqueeze(0), persistent=False)
+        positions = sincos_positions(dim, grid, cls_token=True)
+        self.register_buffer("positions", positions.unsqueeze(0), persistent=False)
         self.blocks = nn.Sequential(*(_block(dim, heads) for _ in range(depth)))
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.predict = nn.Linear(dim, patch**2 * 3)
-        self._start()
+        self._init_weights()
 
-    def _start(self) -> None:
+    def _init_weights(self) -> None:
         nn.init.normal_(self.mask_token, std=0.02)
         for part in self.modules():
             if isinstance(part, nn.Linear):
@@ -67,18 +70,30 @@ class MaskedDecoder(nn.Module):
     def forward(
         self, tokens: torch.Tensor, masked: torch.Tensor, extra: torch.Tensor | None = None
     ) -> torch.Tensor:
-        places = visible_places(masked)
-        before = tokens.shape[1] - places.shape[1]  # class tokens
+        """Predict the values of all patches.
+
+        Args:
+            tokens: Output of `encode_visible`, (N, V, D) or (N, 1 + V, D) with a class token.
+            masked: True for patches that the encoder did not see, (N, L).
+            extra: Added to every patch token, masked or not, before the input layer, (N, D): CAN's
+                noise level.
+
+        Returns:
+            Predictions (N, L, P).
+        """
+        indices = visible_indices(masked)
+        before = tokens.shape[1] - indices.shape[1]  # class tokens
         if before not in (0, 1) or masked.shape[1] != self.positions.shape[1] - 1:
             raise ValueError(
                 f"the decoder takes masks of {self.positions.shape[1] - 1} patches and a token for "
                 "each visible one, with or without a class token in front; got masks "
-                f"{tuple(masked.shape)} that show {places.shape[1]}, and tokens "
+                f"{tuple(masked.shape)} that show {indices.shape[1]}, and tokens "
                 f"{tuple(tokens.shape)}."
             )
         x = self.embed(tokens)  # (N, before + V, dim)
-        first, visible = x[:, :before], x[:, before:]
-        index = places.to(x.device).unsqueeze(-1).expand_as(visible)
+        first = x[:, :before]
+        visible = x[:, before:]
+        index = indices.to(x.device).unsqueeze(-1).expand_as(visible)
         x = self.mask_token.to(x.dtype).expand(len(x), masked.shape[1], -1)
         x = x.scatter(1, index, visible)  # (N, L, dim)
         if extra is not None:
@@ -90,12 +105,14 @@ class MaskedDecoder(nn.Module):
 
 
 class NoiseEmbedding(nn.Module):
-    """What CAN's decoder is told of the noise: sin-cos of σ, then linear, ReLU, linear.
+    """CAN's embedding of noise levels σ (N,): sin-cos, then linear, ReLU, linear.
 
-    sigma: (N,). Returns (N, dim), with `dim` the encoder's width.
+    Args:
+        dim: Width of the embedding (N, dim), that of the encoder.
 
-    >>> NoiseEmbedding(192)(torch.tensor([0.0, 0.05])).shape
-    torch.Size([2, 192])
+    Example:
+        >>> NoiseEmbedding(192)(torch.tensor([0.0, 0.05])).shape
+        torch.Size([2, 192])
     """
 
     def __init__(self, dim: int) -> None:
@@ -104,8 +121,8 @@ class NoiseEmbedding(nn.Module):
         self.layers = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim))
 
     def forward(self, sigma: torch.Tensor) -> torch.Tensor:
-        p: torch.Tensor = self.layers(sincos_levels(sigma, self.dim))
-        return p
+        embedding: torch.Tensor = self.layers(sincos_levels(sigma, self.dim))
+        return embedding
 
 
 def _block(dim: int, heads: int) -> nn.Module:

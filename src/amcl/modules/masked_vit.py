@@ -16,14 +16,24 @@ from amcl.settings import whole_number
 
 
 def random_mask(n: int, tokens: int, ratio: float, generator: torch.Generator) -> torch.Tensor:
-    """Which of L = `tokens` patches of n images are masked. Returns (n, L), on the CPU.
+    """Draw masks of the patches of n images.
 
     L·(1 − ratio) patches of each image stay visible, rounded down, at least one. Rows are drawn
     one after another: n images at once have the same masks as the same images in several parts.
 
-    >>> masked = random_mask(2, 64, 0.75, torch.Generator().manual_seed(0))
-    >>> masked.shape, masked.sum(dim=1)
-    (torch.Size([2, 64]), tensor([48, 48]))
+    Args:
+        n: Number of images.
+        tokens: Number L of patches of an image.
+        ratio: Share of patches that are masked.
+        generator: Source of randomness, on the CPU.
+
+    Returns:
+        True for masked patches, (n, L), on the CPU.
+
+    Example:
+        >>> masked = random_mask(2, 64, 0.75, torch.Generator().manual_seed(0))
+        >>> masked.shape, masked.sum(dim=1)
+        (torch.Size([2, 64]), tensor([48, 48]))
     """
     whole_number("tokens", tokens)
     if not 0 <= ratio < 1:
@@ -37,12 +47,19 @@ def random_mask(n: int, tokens: int, ratio: float, generator: torch.Generator) -
     return torch.ones(n, tokens, dtype=torch.bool).scatter_(1, order[:, :visible], False)
 
 
-def visible_places(masked: torch.Tensor) -> torch.Tensor:
-    """Which patches are visible, in their order. masked: (N, L). Returns indices (N, V).
+def visible_indices(masked: torch.Tensor) -> torch.Tensor:
+    """Return the indices of the visible patches, in their order.
 
-    >>> visible_places(torch.tensor([[True, False, False], [False, True, False]]))
-    tensor([[1, 2],
-            [0, 2]])
+    Args:
+        masked: True for masked patches, (N, L).
+
+    Returns:
+        Indices (N, V).
+
+    Example:
+        >>> visible_indices(torch.tensor([[True, False, False], [False, True, False]]))
+        tensor([[1, 2],
+                [0, 2]])
     """
     if masked.ndim != 2 or masked.dtype != torch.bool:
         raise ValueError(
@@ -59,15 +76,23 @@ def visible_places(masked: torch.Tensor) -> torch.Tensor:
 
 
 def encode_visible(network: nn.Module, images: torch.Tensor, masked: torch.Tensor) -> torch.Tensor:
-    """What a timm vision transformer makes of the visible patches; masked ones never enter it.
+    """Encode the visible patches with a timm vision transformer; masked ones never enter it.
 
-    images: (N, 3, S, S), masked: (N, L). Returns (N, V, D), or (N, 1 + V, D) with the class token
-    in front: what `network.forward_features` gives, for fewer tokens, so that
-    `network.forward_head` of it is the feature of a partly seen image. Where the mask lives on the
-    CPU, an accelerator does not wait for it.
+    The result is that of `network.forward_features` for fewer tokens, so that
+    `network.forward_head` of it is the feature of a partly seen image. If the mask is on the CPU,
+    an accelerator does not wait for it.
+
+    Args:
+        network: A plain vision transformer of timm.
+        images: Images (N, 3, S, S).
+        masked: True for masked patches, (N, L).
+
+    Returns:
+        Tokens (N, V, D), or (N, 1 + V, D) with the class token in front.
     """
     vit = plain_vit(network)
-    size, patches = tuple(vit.patch_embed.img_size), vit.patch_embed.num_patches
+    size = tuple(vit.patch_embed.img_size)
+    patches = vit.patch_embed.num_patches
     if images.shape[-2:] != size or masked.shape != (len(images), patches):
         raise ValueError(
             f"this network takes images of {size} pixels and masks of {patches} patches, got "
@@ -75,8 +100,8 @@ def encode_visible(network: nn.Module, images: torch.Tensor, masked: torch.Tenso
         )
     x = vit.patch_embed(images)
     x = x.flatten(1, -2) + vit.pos_embed[:, -patches:]  # flat already, unless sizes are dynamic
-    places = visible_places(masked).to(x.device).unsqueeze(-1)
-    x = x.gather(1, places.expand(-1, -1, x.shape[-1]))
+    indices = visible_indices(masked).to(x.device).unsqueeze(-1)
+    x = x.gather(1, indices.expand(-1, -1, x.shape[-1]))
     if vit.cls_token is not None:
         first = vit.cls_token if vit.no_embed_class else vit.cls_token + vit.pos_embed[:, :1]
         x = torch.cat([first.expand(len(x), -1, -1), x], dim=1)
@@ -98,14 +123,14 @@ def fix_positions(network: nn.Module) -> None:
     # With no_embed_class, timm keeps no position for the class token.
     cls_token = vit.cls_token is not None and not vit.no_embed_class
     grid = vit.patch_embed.grid_size
-    places = sincos_positions(vit.embed_dim, grid, cls_token=cls_token)
+    positions = sincos_positions(vit.embed_dim, grid, cls_token=cls_token)
     with torch.no_grad():
-        vit.pos_embed.copy_(places.unsqueeze(0))
+        vit.pos_embed.copy_(positions.unsqueeze(0))
     vit.pos_embed.requires_grad_(False)
 
 
-def xavier_start(network: nn.Module, *, separate_qkv: bool = False) -> None:
-    """Draw a timm vision transformer's weights as MAE does, in place; positions stay.
+def init_xavier(network: nn.Module, *, separate_qkv: bool = False) -> None:
+    """Initialize a timm vision transformer as MAE does, in place; positions stay.
 
     Linear layers and the patch embedding are uniform as Xavier's, biases 0. With `separate_qkv`,
     queries, keys and values count as a layer each and the class token is nearly 0 (MoCo v3).
@@ -131,7 +156,7 @@ def is_vit(network: nn.Module) -> bool:
 
 
 def plain_vit(network: nn.Module) -> Any:
-    """The network, if its tokens can be left out one by one; an error otherwise."""
+    """Return the network if tokens can be left out of it one by one, else raise an error."""
     vit: Any = network
     kind = type(network)
     base: Any = next((c for c in kind.__mro__ if c.__name__ == "VisionTransformer"), None)

@@ -1,4 +1,4 @@
-"""What MoCo adds: an encoder that follows another slowly, and a queue of past projections."""
+"""Parts of MoCo: an encoder that follows another slowly, and a queue of past projections."""
 
 import copy
 import math
@@ -13,7 +13,17 @@ from amcl.settings import whole_number
 class MomentumCopy(nn.Module):
     """A copy of a module that follows it: θ' ← m·θ' + (1 − m)·θ, and is never trained itself.
 
-    Buffers (batch-norm statistics) are the copy's own: it computes them on what it sees.
+    Buffers (batch-norm statistics) do not follow: the copy computes them from its own input.
+
+    Args:
+        module: The module to copy and follow.
+
+    Example:
+        >>> layer = nn.Linear(2, 2)
+        >>> momentum_copy = MomentumCopy(layer)
+        >>> momentum_copy.update(layer, momentum=0.99)
+        >>> momentum_copy(torch.ones(1, 2)).requires_grad
+        False
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -31,22 +41,37 @@ class MomentumCopy(nn.Module):
 
     @torch.no_grad()
     def update(self, module: nn.Module, momentum: float) -> None:
-        """Move towards `module` by 1 − momentum."""
-        own: list[torch.Tensor] = list(self.module.parameters())
-        other: list[torch.Tensor] = list(module.parameters())
-        torch._foreach_lerp_(own, other, 1.0 - momentum)
+        """Move toward `module` by 1 − momentum."""
+        copied: list[torch.Tensor] = list(self.module.parameters())
+        followed: list[torch.Tensor] = list(module.parameters())
+        torch._foreach_lerp_(copied, followed, 1.0 - momentum)
 
 
 def cosine_momentum(start: float, end: float, progress: float) -> float:
-    """Momentum that rises from `start` to `end` along a half cosine; progress in [0, 1]."""
+    """Return a momentum that rises from `start` to `end` along a half cosine.
+
+    >>> cosine_momentum(0.99, 1.0, 0.0), cosine_momentum(0.99, 1.0, 1.0)
+    (0.99, 1.0)
+    """
     return end - (end - start) * 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 class Queue(nn.Module):
     """The last K projections of each head, first in, first out. `z`: (C, K, D), a buffer.
 
-    It starts with random directions. Whole projections are kept, not unit vectors, so that any
+    It starts with random directions. Whole projections are stored, not unit vectors, so that any
     temperature scheme can read them.
+
+    Args:
+        num_heads: Number C of heads.
+        length: Number K of projections of each head.
+        dim: Width D of the projections.
+
+    Example:
+        >>> queue = Queue(num_heads=2, length=8, dim=4)
+        >>> queue.push(torch.zeros(2, 3, 4))
+        >>> queue.z[:, :3].abs().sum()
+        tensor(0.)
     """
 
     z: torch.Tensor
@@ -60,7 +85,7 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, z: torch.Tensor) -> None:
-        """Put z (C, N, D), and that of every other process, in the place of the oldest."""
+        """Replace the oldest projections by z (C, N, D) of all processes."""
         z = gather(z.to(self.z.dtype))
         length = self.z.shape[1]
         if z.shape[1] > length:
@@ -68,6 +93,6 @@ class Queue(nn.Module):
                 f"{z.shape[1]} projections a step do not fit into a queue of {length}: "
                 "lengthen the queue or lower the batch size."
             )
-        place = (self.start + torch.arange(z.shape[1], device=z.device)) % length
-        self.z[:, place] = z
+        index = (self.start + torch.arange(z.shape[1], device=z.device)) % length
+        self.z[:, index] = z
         self.start.copy_((self.start + z.shape[1]) % length)

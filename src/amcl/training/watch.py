@@ -63,8 +63,8 @@ class Watch:
             stored = self._features(method, bank.images, device)
             queried = self._features(method, queries.images, device)
             h = queried.values
-            labels = bank.labels[stored.kept]
-            truth = queries.labels[queried.kept]
+            labels = bank.labels[stored.indices]
+            truth = queries.labels[queried.indices]
             accuracy = knn_accuracy(stored.values, labels, h, truth, k=self.knn_k)
             metrics[f"knn_{self.data.probe.split}"] = accuracy
         if len(h) > 1:  # one image alone has no spread
@@ -90,7 +90,9 @@ class Watch:
         return advice
 
     def _features(self, method: Method, images: Images, device: torch.device) -> Features:
-        return features_of(method.backbone, images, self._transform, device=device, shown=False)
+        return features_of(
+            method.backbone, images, self._transform, device=device, show_progress=False
+        )
 
     def _first_of_training(self) -> MemoryImages:
         """Return some images to watch the spread on where nothing is held out."""

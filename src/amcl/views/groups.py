@@ -8,7 +8,7 @@ from amcl.views.parameters import ViewParameters
 from amcl.views.settings import ViewSettings
 from amcl.views.views import IMAGENET_MEAN, IMAGENET_STD, Views
 
-_LOCAL = 3 / 7  # of the views' size: 96 pixels for 224
+_LOCAL_RATIO = 3 / 7  # of the views' size: 96 pixels for 224
 
 
 class ViewGroups:
@@ -27,8 +27,8 @@ class ViewGroups:
     Example:
         >>> views = ViewGroups(28, ViewSettings(local_crops=3))
         >>> images = torch.randint(256, (4, 3, 32, 32), dtype=torch.uint8)
-        >>> drawn = views.draw(4, generator=torch.Generator().manual_seed(0))
-        >>> [tuple(view.shape) for view in views(images, drawn)]
+        >>> parameters = views.draw(4, generator=torch.Generator().manual_seed(0))
+        >>> [tuple(view.shape) for view in views(images, parameters)]
         [(4, 3, 28, 28), (4, 3, 28, 28), (4, 3, 12, 12), (4, 3, 12, 12), (4, 3, 12, 12)]
     """
 
@@ -45,7 +45,7 @@ class ViewGroups:
         # One view is the first of two, so that it is the same whether a second one is made.
         self.groups = [Views(size, settings, mean=mean, std=std, count=max(2, num_views))]
         if settings.local_crops:
-            small = settings.local_size or max(1, round(size * _LOCAL))
+            small = settings.local_size or max(1, round(size * _LOCAL_RATIO))
             count = settings.local_crops
             self.groups.append(Views(small, settings.local(), mean=mean, std=std, count=count))
 
@@ -53,10 +53,10 @@ class ViewGroups:
         self, n: int, *, generator: torch.Generator, shapes: torch.Tensor | None = None
     ) -> list[ViewParameters]:
         """Draw the parameters of the views of n images, group by group; see `Views.draw`."""
-        drawn = [group.draw(n, generator=generator, shapes=shapes) for group in self.groups]
+        parameters = [group.draw(n, generator=generator, shapes=shapes) for group in self.groups]
         if self.num_views == 1:
-            drawn[0] = drawn[0].first()
-        return drawn
+            parameters[0] = parameters[0].first()
+        return parameters
 
     def __call__(
         self,
@@ -69,18 +69,18 @@ class ViewGroups:
 
         Args:
             images: The images as they are stored.
-            parameters: What `draw` returned, or some of its rows.
+            parameters: The result of `draw`, or some of its rows.
             channels_last: Return tensors in torch's channels-last memory format.
 
         Returns:
             A float32 tensor (N, 3, S, S) for each view, normalized, the views of full size first.
         """
-        made: list[torch.Tensor] = []
-        for group, drawn in zip(self.groups, parameters, strict=True):
-            views = group(images, drawn.to(images.device))
+        all_views: list[torch.Tensor] = []
+        for group, group_parameters in zip(self.groups, parameters, strict=True):
+            views = group(images, group_parameters.to(images.device))
             if channels_last:
                 flat = views.flatten(0, 1).contiguous(memory_format=torch.channels_last)
-                made += flat.chunk(len(views))
+                all_views += flat.chunk(len(views))
             else:
-                made += views
-        return made
+                all_views += views
+        return all_views

@@ -23,17 +23,19 @@ _TOUCH = 1e-3  # of a pixel: below it, a box that ends on a pixel's border does 
 
 
 def planes(images: torch.Tensor) -> torch.Tensor:
-    """uint8 images (N, 3, H, W) as float32 planes (3, N, H, W) in [0, 1]."""
+    """Turn uint8 images (N, 3, H, W) into float32 planes (3, N, H, W) in [0, 1]."""
     return images.transpose(0, 1).to(torch.float32, memory_format=torch.contiguous_format).div_(255)
 
 
-def change(
-    images: torch.Tensor, chosen: torch.Tensor, how: Callable[[torch.Tensor], torch.Tensor]
+def apply_to(
+    images: torch.Tensor,
+    indices: torch.Tensor,
+    operation: Callable[[torch.Tensor], torch.Tensor],
 ) -> torch.Tensor:
-    """Apply an operation to the chosen images, numbers (n,), and leave the others; in place."""
-    if len(chosen):
-        chosen = chosen.to(images.device)
-        images.index_copy_(1, chosen, how(images.index_select(1, chosen)))
+    """Apply an operation to the images with these indices (n,); in place."""
+    if len(indices):
+        indices = indices.to(images.device)
+        images.index_copy_(1, indices, operation(images.index_select(1, indices)))
     return images
 
 
@@ -47,18 +49,23 @@ class Taps:
     index: torch.Tensor
     weight: torch.Tensor
 
-    def of(self, images: slice) -> "Taps":
-        """Those of a part of the images."""
+    def select(self, images: slice) -> "Taps":
+        """Return the taps of some of the images."""
         return Taps(self.index[..., images, :, :], self.weight[..., images, :, :])
 
 
 def crop_taps(
     boxes: torch.Tensor, flip: torch.Tensor, shape: tuple[int, int], size: int
 ) -> tuple[Taps, Taps]:
-    """What `crop` sums, along the height and along the width of images of this shape.
+    """Return the taps of `crop`, along the height and along the width.
 
-    boxes: (V, N, 4), V for each image, as fractions (top, left, height, width); flip: (V, N), True
-    to mirror left and right. Pixels are weighed by a triangle that widens where it shrinks.
+    Pixels are weighed by a triangle, which is wider where the image shrinks.
+
+    Args:
+        boxes: V boxes of each image as fractions (top, left, height, width), (V, N, 4).
+        flip: True to mirror left and right, (V, N).
+        shape: Height and width of the images.
+        size: Side of the result.
     """
     height, width = shape
     top, left, tall, wide = boxes.unbind(-1)
@@ -71,10 +78,10 @@ def crop_taps(
 
 
 def crop(images: torch.Tensor, rows: Taps, columns: Taps) -> torch.Tensor:
-    """Cut a box out of each image, resize it with antialias, mirror it: by `crop_taps`.
+    """Cut boxes out of each image, resize them with antialias and mirror them, by `crop_taps`.
 
-    V boxes an image give (3, V·N, size, size). torchvision's bilinear `resized_crop`, for boxes
-    between pixels too.
+    It is torchvision's bilinear `resized_crop`, for boxes between pixels too. V boxes an image
+    give (3, V·N, size, size).
     """
     # Columns first: all views read the same transposed images.
     across = _weighted_rows(images.mT.contiguous(), columns)
@@ -84,44 +91,47 @@ def crop(images: torch.Tensor, rows: Taps, columns: Taps) -> torch.Tensor:
 def jitter(images: torch.Tensor, factors: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
     """Change brightness, contrast, saturation and hue of each image in its own order; in place.
 
-    factors: (N, 4), of which 1 (hue: 0) changes nothing; order: (N, 4), which of the four comes
-    when. Hue goes before, between or after the other three, which are one operation, `blend`.
+    factors: (N, 4), of which 1 (hue: 0) changes nothing; order: (N, 4), the index of the first,
+    second, third and last operation. Hue goes before, between or after the other three, which are
+    one operation, `blend`.
     """
     is_hue = order == HUE
-    when, blends = is_hue.to(torch.uint8).argmax(-1), order[~is_hue].view(-1, 3)
+    hue_position = is_hue.to(torch.uint8).argmax(-1)
+    blends = order[~is_hue].view(-1, 3)
     shift = factors[:, HUE]
-    for place in range(4):
-        turned = ((when == place) & (shift != 0)).nonzero().squeeze(1)
-        change(images, turned, partial(shift_hue, shift=shift[turned]))
-        if place < 3:
-            kind = blends[:, place]
+    for position in range(4):
+        shifted = ((hue_position == position) & (shift != 0)).nonzero().squeeze(1)
+        apply_to(images, shifted, partial(shift_hue, shift=shift[shifted]))
+        if position < 3:
+            kind = blends[:, position]
             blend(images, factors.gather(1, kind[:, None]).squeeze(1), kind)
     return images
 
 
 def blend(images: torch.Tensor, factor: torch.Tensor, kind: torch.Tensor) -> torch.Tensor:
-    """x ← clamp(f·x + (1 − f)·m) with each image's factor f and kind of m, both (N,); in place.
+    """Set x ← clamp(f·x + (1 − f)·m) with each image's factor f and kind of m, both (N,); in place.
 
     m is 0 for BRIGHTNESS, the image's mean gray for CONTRAST, the pixel's gray for SATURATION.
     """
     rest = 1 - factor
     scales = torch.stack([factor, rest * (kind == CONTRAST), rest * (kind == SATURATION)])
-    factor, of_mean, of_gray = scales.to(images.device)[..., None, None]
+    factor, mean_factor, gray_factor = scales.to(images.device)[..., None, None]
     other = gray(images)
     # One side after the other: threads would split the sum over a whole image when N is 1.
     mean = other.mean(-1, keepdim=True).mean(-2, keepdim=True)
-    other.mul_(of_gray).add_(mean * of_mean)
+    other.mul_(gray_factor).add_(mean * mean_factor)
     return images.mul_(factor).add_(other).clamp_(0, 1)
 
 
 def shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
-    """Turn the hue of each image by shift (N,) of the circle, keep value and chroma; in place.
+    """Rotate the hue of each image by shift (N,) of the circle, keep value and chroma; in place.
 
     With h in [0, 6) and the smallest channel m, R = m + chroma · clamp(|h − 3| − 1), and G and B
     are m + chroma · clamp(2 − |h − 2|) and the same with 4 for 2: no branch a sixth.
     """
     red, green, blue = images.unbind(0)
-    largest, least = images.amax(0), images.amin(0)
+    largest = images.amax(0)
+    least = images.amin(0)
     chroma = largest - least
     hue = (red - green).add_(chroma, alpha=4)
     hue.lerp_((blue - red).add_(chroma, alpha=2), _equal(green, largest))
@@ -140,19 +150,20 @@ def shift_hue(images: torch.Tensor, shift: torch.Tensor) -> torch.Tensor:
 
 
 def gray(images: torch.Tensor) -> torch.Tensor:
-    """The gray of each pixel: (3, N, H, W) to (N, H, W)."""
+    """Return the gray of each pixel: (3, N, H, W) to (N, H, W)."""
     red, green, blue = images.unbind(0)
     return red.mul(_GRAY[0]).add_(green, alpha=_GRAY[1]).add_(blue, alpha=_GRAY[2])
 
 
 def drop_color(images: torch.Tensor) -> torch.Tensor:
-    """All three channels become the gray of the pixel."""
+    """Set all three channels to the gray of the pixel."""
     return gray(images).expand_as(images)
 
 
 def blur(images: torch.Tensor, sigma: torch.Tensor, taps: int) -> torch.Tensor:
-    """Gaussian blur of square images by their own σ (N,), a kernel of `taps`, edges mirrored."""
-    size, sigma = images.shape[-1], sigma.to(images.device)
+    """Blur square images by a Gaussian of their σ (N,) with `taps` pixels and mirrored edges."""
+    size = images.shape[-1]
+    sigma = sigma.to(images.device)
     offsets = torch.arange(taps, device=images.device) - taps // 2
     weight = torch.exp(-0.5 * (offsets / sigma[:, None]).square())
     weight = (weight / weight.sum(-1, keepdim=True))[:, None].expand(-1, size, -1)
@@ -169,43 +180,44 @@ def solarize(images: torch.Tensor, threshold: float) -> torch.Tensor:
 
 
 def _equal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """1.0 where equal and 0.0 elsewhere: `lerp` by it is several times as fast as `where`."""
+    """Return 1.0 where equal, else 0.0: `lerp` by it is several times as fast as `where`."""
     return torch.eq(a, b, out=torch.empty_like(a))
 
 
 def _resize_taps(start: torch.Tensor, length: torch.Tensor, pixels: int, size: int) -> Taps:
-    """Which of `pixels` make each of `size` outputs of a stretch, and with what weights.
+    """Return the taps that resize a stretch of `pixels` to `size` outputs.
 
     start, length: (V, N) in pixels. T is enough for any stretch.
     """
     scale = length / size
     support = scale.clamp_min(1)[..., None, None]
-    middles = torch.arange(size, device=start.device) + 0.5
-    center = (start[..., None] + middles * scale[..., None])[..., None]
+    centers = torch.arange(size, device=start.device) + 0.5
+    center = (start[..., None] + centers * scale[..., None])[..., None]
     taps = torch.arange(math.ceil(2 * max(1, pixels / size)), device=start.device)
     pixel = (center - support + 0.5).floor() + taps
     weight = (1 - (pixel + 0.5 - center).abs() / support).clamp_min_(0)
-    begin, end = start[..., None, None], (start + length)[..., None, None]
+    begin = start[..., None, None]
+    end = (start + length)[..., None, None]
     weight *= (pixel > begin - 1 + _TOUCH) & (pixel < end - _TOUCH)
     weight /= weight.sum(-1, keepdim=True)
     return Taps(pixel.clamp_(0, pixels - 1).to(torch.int32), weight)
 
 
 def _weighted_rows(images: torch.Tensor, taps: Taps) -> torch.Tensor:
-    """Sums of rows of each image: (3, N, H, W) and taps (…, N, S, T) to (3, …·N, S, W).
+    """Return weighted sums of rows: (3, N, H, W) and taps (…, N, S, T) to (3, …·N, S, W).
 
-    The product with a matrix that is zero but for T entries a row, which `embedding_bag` does
+    It is the product with a matrix that is zero but for T entries a row, which `embedding_bag` does
     without the zeros.
     """
     channels, n, height, width = images.shape
-    size, each = taps.index.shape[-2:]
+    size, num_taps = taps.index.shape[-2:]
     first = torch.arange(0, channels * n * height, height, dtype=torch.int32, device=images.device)
-    rows = first.view(channels, 1, n, 1, 1) + taps.index.reshape(-1, n, size, each)
-    weights = taps.weight.reshape(-1, n, size, each).expand_as(rows)
+    rows = first.view(channels, 1, n, 1, 1) + taps.index.reshape(-1, n, size, num_taps)
+    weights = taps.weight.reshape(-1, n, size, num_taps).expand_as(rows)
     sums = F.embedding_bag(
-        rows.view(-1, each),
+        rows.view(-1, num_taps),
         images.view(-1, width),
         mode="sum",
-        per_sample_weights=weights.reshape(-1, each),
+        per_sample_weights=weights.reshape(-1, num_taps),
     )
     return sums.view(channels, -1, size, width)

@@ -9,7 +9,14 @@ from amcl.views.boxes import overlap
 
 @dataclass(frozen=True)
 class ViewParameters:
-    """Random parameters of V views of n images; `Views.draw` makes them."""
+    """Random parameters of V views of n images; `Views.draw` makes them.
+
+    Example:
+        >>> from amcl.views import Views
+        >>> parameters = Views(32).draw(8, generator=torch.Generator().manual_seed(0))
+        >>> len(parameters), len(parameters.rows(0, 4)), parameters.first().flip.shape
+        (8, 4, torch.Size([1, 8]))
+    """
 
     boxes: torch.Tensor
     """Crops as fractions of the image, (V, n, 4): top, left, height, width."""
@@ -18,7 +25,7 @@ class ViewParameters:
     jitter: torch.Tensor
     """Factors of brightness, contrast, saturation, and the shift of hue, (V, n, 4)."""
     order: torch.Tensor
-    """Which of these four comes first, second, third, last, (V, n, 4)."""
+    """Index of the first, second, third and last of these four, (V, n, 4)."""
     gray: torch.Tensor
     """True where the colors are dropped, (V, n)."""
     sigma: torch.Tensor
@@ -30,23 +37,19 @@ class ViewParameters:
         return self.boxes.shape[1]
 
     def rows(self, start: int, stop: int) -> "ViewParameters":
-        """Those of images start … stop − 1: the part of a rank or of a micro-batch."""
-        return self.of(slice(start, stop))
-
-    def of(self, images: slice) -> "ViewParameters":
-        """Those of a slice of the images."""
-        return ViewParameters(*(value[:, images] for value in self._values()))
+        """Return those of images start … stop − 1, the part of a rank or of a micro-batch."""
+        return ViewParameters(*(value[:, start:stop] for value in self._values()))
 
     def first(self) -> "ViewParameters":
-        """Those of the first view alone: leading dimensions of 1."""
+        """Return those of the first view alone: V is 1."""
         return ViewParameters(*(value[:1] for value in self._values()))
 
     def to(self, device: torch.device | str) -> "ViewParameters":
-        """The same on another device."""
+        """Return the same on another device."""
         return ViewParameters(*(value.to(device) for value in self._values()))
 
     def overlap(self) -> torch.Tensor:
-        """The area the two crops share, over that of the smaller, (n,)."""
+        """Return the area that the two crops share over that of the smaller, (n,)."""
         return overlap(*self.boxes)
 
     def _values(self) -> list[torch.Tensor]:

@@ -32,7 +32,12 @@ def _rule(letter: str, name: str, *fields: str) -> Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class ViewSettings:
-    """Which operations make a view, how often and how strong."""
+    """Operations that make a view, with their probabilities and strengths.
+
+    Example:
+        >>> ViewSettings(operations="ae", crop_scale=(0.2, 1.0)).flip_p
+        0.5
+    """
 
     rules: ClassVar[tuple[Rule, ...]] = (
         _rule("a", "crops", "crop_scale", "crop_ratio"),
@@ -52,9 +57,9 @@ class ViewSettings:
     operations: Annotated[str, tyro.conf.arg(name="views")] = "abcde"
     """Operations that are on: a crop, b blur, c gray, d jitter, e flip, s solarize."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
-    """Least and most share of the picture's area that a crop takes."""
+    """Least and most share of the image's area that a crop takes."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    """Least and most width / height of a crop, in the picture's own shape."""
+    """Least and most width / height of a crop, in the true shape of the image."""
     flip_p: float = 0.5
     """Probability of the horizontal flip."""
     jitter_p: float = 0.8
@@ -82,25 +87,26 @@ class ViewSettings:
     local_size: int | None = None
     """Pixels a side of the local crops; none: three sevenths of the views' size, 96 for 224."""
     local_scale: tuple[float, float] = (0.05, 0.4)
-    """Least and most share of the picture's area that a local crop takes."""
+    """Least and most share of the image's area that a local crop takes."""
     local_blur_p: float = 0.5
     """Probability of the blur in local crops."""
 
     def __post_init__(self) -> None:
         if unknown := [letter for letter in self.operations if letter not in LETTERS]:
-            known = ", ".join(f"{letter} = {name}" for letter, name in LETTERS.items())
+            accepted = ", ".join(f"{letter} = {name}" for letter, name in LETTERS.items())
             raise ValueError(
                 f"views={self.operations!r} has no operation for {', '.join(map(repr, unknown))}: "
-                f"choose letters from {known}."
+                f"choose letters from {accepted}."
             )
-        for name in (
+        shares = (
             "flip_p",
             "jitter_p",
             "gray_p",
             "solarize_threshold",
             "min_overlap",
             "local_blur_p",
-        ):
+        )
+        for name in shares:
             _within(name, [getattr(self, name)], 1)
         for name in ("blur_p", "solarize_p"):
             _within(name, numbers(name, getattr(self, name), 2), 1)
@@ -123,7 +129,7 @@ class ViewSettings:
             )
 
     def local(self) -> "ViewSettings":
-        """Return the settings of a local crop: another scale, its own blur, no solarize."""
+        """Return the settings of a local crop: another scale and blur, no solarize."""
         return replace(
             self,
             crop_scale=self.local_scale,
@@ -162,7 +168,7 @@ class ViewSettings:
 
 
 def numbers(name: str, values: Any, count: int) -> tuple[float, ...]:
-    """`values` as a tuple of `count` numbers."""
+    """Return `values` as a tuple of `count` numbers."""
     if not isinstance(values, Sequence) or len(values) != count:
         raise ValueError(f"{name} must be {count} numbers, got {values!r}.")
     return tuple(map(float, values))
@@ -171,8 +177,8 @@ def numbers(name: str, values: Any, count: int) -> tuple[float, ...]:
 def _within(name: str, values: Sequence[float], most: float = math.inf) -> None:
     if not all(0 <= value <= most and math.isfinite(value) for value in values):
         bound = "be finite and at least 0" if most == math.inf else f"lie from 0 to {most:g}"
-        given = values[0] if len(values) == 1 else tuple(values)
-        raise ValueError(f"{name} must {bound}, got {given}.")
+        value_or_values = values[0] if len(values) == 1 else tuple(values)
+        raise ValueError(f"{name} must {bound}, got {value_or_values}.")
 
 
 def _rising(name: str, values: Sequence[float], most: float = math.inf) -> None:

@@ -1,6 +1,6 @@
 """The class that makes random views of each image."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -10,31 +10,36 @@ from amcl.views import boxes, operations
 from amcl.views.parameters import ViewParameters
 from amcl.views.settings import ViewSettings, numbers
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 _CPU_CHUNK = 2**20  # values that a CPU works on at once: few enough for its cache
 _DEFAULTS = ViewSettings()
 
 
 class Views:
-    """Random views of each image in a batch, two by default, made on the device of the images.
+    """Random views of each image in a batch, made on the device of the images.
 
-    Crop, flip, jitter, grayscale, blur, solarize, in this order, then (x − mean) / std. All
-    randomness lies in `draw`: the same generator gives the same views on every device, and a part
-    of the batch gives that part of the views, bit for bit on a CPU. Each operation draws whether
-    it is on or not, so switching one off leaves the randomness of the others as it was.
+    The operations are crop, flip, jitter, grayscale, blur and solarize, in this order, then
+    (x − mean) / std. All randomness is in `draw`: the same generator gives the same views on every
+    device, and a part of the batch gives that part of the views, bit for bit on a CPU. Operations
+    that are off draw their random numbers too, so that the others do not change.
 
-    - `size`: of the views, in pixels;
-    - `mean`, `std`: of the channels, for images in [0, 1]; those of ImageNet unless given;
-    - `count`: number of views of each image. Of settings that differ between the first and the
-      second view, further views have those of the second.
+    Args:
+        size: Side of the views in pixels.
+        settings: Settings of the operations.
+        mean: Mean of the channels, for images in [0, 1]; by default that of ImageNet.
+        std: Standard deviation of the channels; by default that of ImageNet.
+        count: Number of views of each image. Settings that differ between the first and the second
+            view are those of the second in all further views.
 
-    >>> views = Views(size=32)
-    >>> parameters = views.draw(8, generator=torch.Generator().manual_seed(0))
-    >>> images = torch.randint(256, (8, 3, 40, 48), dtype=torch.uint8)
-    >>> views(images, parameters).shape
-    torch.Size([2, 8, 3, 32, 32])
-    >>> views(images).shape  # draws by itself
-    torch.Size([2, 8, 3, 32, 32])
+    Example:
+        >>> views = Views(size=32)
+        >>> parameters = views.draw(8, generator=torch.Generator().manual_seed(0))
+        >>> images = torch.randint(256, (8, 3, 40, 48), dtype=torch.uint8)
+        >>> views(images, parameters).shape
+        torch.Size([2, 8, 3, 32, 32])
+        >>> views(images).shape  # draws parameters by itself
+        torch.Size([2, 8, 3, 32, 32])
     """
 
     def __init__(
@@ -46,7 +51,8 @@ class Views:
         std: Sequence[float] = IMAGENET_STD,
         count: int = 2,
     ) -> None:
-        self.size, self.settings = whole_number("size", size), settings
+        self.size = whole_number("size", size)
+        self.settings = settings
         self.count = whole_number("count", count)
         self.taps = settings.blur_kernel or max(3, size // 10 | 1)
         if "b" in settings.operations and self.taps // 2 >= size:
@@ -54,7 +60,8 @@ class Views:
                 f"A blur of {self.taps} pixels is too wide for views of size = {size}: lower "
                 "blur_kernel, or leave 'b' out of views."
             )
-        mean, std = numbers("mean", mean, 3), numbers("std", std, 3)
+        mean = numbers("mean", mean, 3)
+        std = numbers("std", std, 3)
         if min(std) <= 0:
             raise ValueError(f"std must be above 0 in each channel, got {std}.")
         self._factor = 1 / torch.tensor(std).view(3, 1, 1)
@@ -63,39 +70,46 @@ class Views:
     def draw(
         self, n: int, *, generator: torch.Generator, shapes: torch.Tensor | None = None
     ) -> ViewParameters:
-        """Draw the views of n images from a generator on the CPU.
+        """Draw the parameters of the views of n images.
 
-        shapes: (n, 2), original heights and widths, for images that are stored squashed to another
-        shape; the ratio of a crop is that in the original. Without it they count as square.
+        Args:
+            n: Number of images.
+            generator: Source of randomness, on the CPU.
+            shapes: True heights and widths (n, 2) of images that are stored squashed; the ratio of
+                a crop is that in the true shape. None for square images.
+
+        Returns:
+            The parameters, on the CPU.
         """
         if generator.device.type != "cpu":
             raise ValueError(
                 f"draw needs a generator on the CPU, got one on {generator.device}: the same seed "
                 "then gives the same views on every device."
             )
-        s = self.settings
+        settings = self.settings
         views = self.count
         uniform = torch.rand(5, views, n, generator=generator)
         strength = torch.rand(views, n, 4, generator=generator)
         order = torch.rand(views, n, 4, generator=generator).argsort(-1)
-        sigma = torch.rand(views, n, generator=generator) * (s.blur_sigma[1] - s.blur_sigma[0])
-        # Boxes take as many numbers as they need: from a generator of their own.
+        least_sigma, greatest_sigma = settings.blur_sigma
+        sigma = torch.rand(views, n, generator=generator) * (greatest_sigma - least_sigma)
+        # The number of random numbers that boxes take varies: they get their own generator.
         seed = int(torch.randint(2**62, (), generator=generator))
-        cuts = self._draw_boxes(n, shapes, torch.Generator().manual_seed(seed))
+        crops = self._draw_boxes(n, shapes, torch.Generator().manual_seed(seed))
 
         def happens(row: int, letter: str, p: float | tuple[float, float]) -> torch.Tensor:
-            first, second = p if isinstance(p, tuple) else (p, p)
-            limits = torch.tensor([first, *[second] * (views - 1)]).view(-1, 1)
-            return (uniform[row] < limits) & (letter in s.operations)
+            first, other = p if isinstance(p, tuple) else (p, p)
+            limits = torch.tensor([first, *[other] * (views - 1)]).view(-1, 1)
+            return (uniform[row] < limits) & (letter in settings.operations)
 
         return ViewParameters(
-            boxes=cuts,
-            flip=happens(0, "e", s.flip_p),
-            jitter=self._factors(strength, happens(1, "d", s.jitter_p)),
+            boxes=crops,
+            flip=happens(0, "e", settings.flip_p),
+            jitter=self._factors(strength, happens(1, "d", settings.jitter_p)),
             order=order,
-            gray=happens(2, "c", s.gray_p),
-            sigma=(sigma + s.blur_sigma[0]) * happens(3, "b", s.blur_p),
-            solarize=happens(4, "s", s.solarize_p),
+            gray=happens(2, "c", settings.gray_p),
+            sigma=(sigma + least_sigma) * happens(3, "b", settings.blur_p),
+            solarize=happens(4, "s", settings.solarize_p),
         )
 
     def __call__(
@@ -105,10 +119,16 @@ class Views:
         *,
         generator: torch.Generator | None = None,
     ) -> torch.Tensor:
-        """The views (count, N, 3, size, size) of uint8 images (N, 3, H, W), float32, normalized.
+        """Make the views.
 
-        With `parameters.first()` there is one view, (1, N, 3, size, size). Without parameters they
-        are drawn from `generator`, or from torch's global random numbers.
+        Args:
+            images: uint8 (N, 3, H, W).
+            parameters: Result of `draw`; with ``parameters.first()`` there is one view. None draws
+                them from `generator`.
+            generator: Source of randomness; None takes torch's global one.
+
+        Returns:
+            Views (count, N, 3, size, size), float32, normalized.
         """
         if parameters is None:
             if generator is None:
@@ -122,8 +142,7 @@ class Views:
                 f"{len(images)} images came with the parameters of {len(parameters)}: draw as "
                 "many, or take a part with parameters.rows(start, stop)."
             )
-        p = parameters
-        return self._in_chunks(images, p.boxes, p.flip, lambda x, part: self._color(x, p.of(part)))
+        return self._in_chunks(images, parameters.boxes, parameters.flip, parameters)
 
     def plain(
         self,
@@ -131,14 +150,20 @@ class Views:
         shapes: torch.Tensor | None = None,
         crop: float | None = None,
     ) -> torch.Tensor:
-        """uint8 images (N, 3, H, W) for a test: resized to (N, 3, size, size) and normalized.
+        """Resize and normalize images, for a test.
 
-        crop: the share of the shorter side that a central square takes, in the true shapes (N, 2)
-        of images that are stored squashed; None takes all of the image as it is stored.
+        Args:
+            images: uint8 (N, 3, H, W).
+            shapes: True heights and widths (N, 2) of images that are stored squashed.
+            crop: Share of the shorter side that a central square takes, in the true shapes; None
+                takes all of the image as it is stored.
+
+        Returns:
+            Images (N, 3, size, size), float32, normalized.
         """
         n = len(images)
-        cuts = boxes.whole(n) if crop is None else boxes.central(n, shapes, crop)
-        return self._in_chunks(images, cuts[None], torch.zeros(1, n, dtype=torch.bool)).squeeze(0)
+        crops = boxes.full_boxes(n) if crop is None else boxes.central_boxes(n, shapes, crop)
+        return self._in_chunks(images, crops[None], torch.zeros(1, n, dtype=torch.bool)).squeeze(0)
 
     def __repr__(self) -> str:
         return f"Views(size={self.size}, {self.settings})"
@@ -147,64 +172,75 @@ class Views:
     def _in_chunks(
         self,
         images: torch.Tensor,
-        cuts: torch.Tensor,
+        crops: torch.Tensor,
         flip: torch.Tensor,
-        color: Callable[[torch.Tensor, slice], torch.Tensor] = lambda x, part: x,
+        colors: ViewParameters | None = None,
     ) -> torch.Tensor:
-        """Views (V, N, 3, size, size) from boxes (V, N, 4): cut, colored, normalized."""
+        """Make views (V, N, 3, size, size) from boxes (V, N, 4): crop, color, normalize."""
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
             raise ValueError(
                 f"images must be uint8 of shape (N, 3, H, W), got {images.dtype} of shape "
                 f"{tuple(images.shape)}: keep images as they are stored, 0 … 255, channels first."
             )
-        (count, n), device = flip.shape, images.device
-        _, _, height, width = images.shape
+        count, n = flip.shape
+        device = images.device
+        height, width = images.shape[2:]
         step = max(1, n)
         if device.type == "cpu":
             step = max(1, _CPU_CHUNK // (3 * max(count * self.size**2, height * width)))
         rows, columns = operations.crop_taps(
-            cuts.to(device), flip.to(device), (height, width), self.size
+            crops.to(device), flip.to(device), (height, width), self.size
         )
-        factor, offset = self._factor.to(device), self._offset.to(device)
+        factor = self._factor.to(device)
+        offset = self._offset.to(device)
         out = torch.empty(count, n, 3, self.size, self.size, device=device)
         for start in range(0, n, step):
             part = slice(start, start + step)
-            x = operations.crop(operations.planes(images[part]), rows.of(part), columns.of(part))
-            x = color(x, part).view(3, count, -1, self.size, self.size)
+            planes = operations.planes(images[part])
+            x = operations.crop(planes, rows.select(part), columns.select(part))
+            if colors is not None:
+                self._color(x, colors.rows(start, start + step))
+            x = x.view(3, count, -1, self.size, self.size)
             torch.addcmul(offset, x.permute(1, 2, 0, 3, 4), factor, out=out[:, part])
         return out
 
-    def _color(self, x: torch.Tensor, p: ViewParameters) -> torch.Tensor:
-        """Jitter, grayscale, blur and solarize of the views (3, 2n, size, size); in place."""
+    def _color(self, x: torch.Tensor, parameters: ViewParameters) -> None:
+        """Jitter, gray, blur and solarize views (3, V·n, size, size); in place."""
         if "d" in self.settings.operations:
-            operations.jitter(x, p.jitter.flatten(0, 1), p.order.flatten(0, 1))
-        sigma, threshold = p.sigma.flatten(), self.settings.solarize_threshold
-        gray, blurred, inverted = (
-            where.flatten().nonzero().squeeze(1) for where in (p.gray, p.sigma, p.solarize)
+            operations.jitter(x, parameters.jitter.flatten(0, 1), parameters.order.flatten(0, 1))
+        sigma = parameters.sigma.flatten()
+        gray, blurred, solarized = (
+            mask.flatten().nonzero().squeeze(1)
+            for mask in (parameters.gray, parameters.sigma, parameters.solarize)
         )
-        operations.change(x, gray, operations.drop_color)
         blur = partial(operations.blur, sigma=sigma[blurred], taps=self.taps)
-        operations.change(x, blurred, blur)
-        return operations.change(x, inverted, partial(operations.solarize, threshold=threshold))
+        solarize = partial(operations.solarize, threshold=self.settings.solarize_threshold)
+        operations.apply_to(x, gray, operations.drop_color)
+        operations.apply_to(x, blurred, blur)
+        operations.apply_to(x, solarized, solarize)
 
     def _draw_boxes(
         self, n: int, shapes: torch.Tensor | None, generator: torch.Generator
     ) -> torch.Tensor:
-        s, shapes = self.settings, torch.ones(n, 2) if shapes is None else shapes
+        settings = self.settings
+        shapes = torch.ones(n, 2) if shapes is None else shapes
         if shapes.shape != (n, 2) or not (shapes > 0).all():
             raise ValueError(
                 f"shapes must be ({n}, 2), a height and a width above 0 for each image, got "
-                f"{tuple(shapes.shape)}: give the shapes of the {n} pictures, or None."
+                f"{tuple(shapes.shape)}: give the shapes of the {n} images, or None."
             )
-        if "a" not in s.operations:
-            return boxes.whole(n).expand(self.count, -1, -1)
-        draw = boxes.Draw(shapes, s.crop_scale, s.crop_ratio, generator)
+        if "a" not in settings.operations:
+            return boxes.full_boxes(n).expand(self.count, -1, -1)
+        sampler = boxes.BoxSampler(shapes, settings.crop_scale, settings.crop_ratio, generator)
         if self.count != 2:
-            return torch.stack([draw.boxes() for _ in range(self.count)])
-        return draw.pair(s.min_overlap) if s.overlap is None else draw.pair_sharing(s.overlap)
+            return torch.stack([sampler.boxes() for _ in range(self.count)])
+        if settings.overlap is None:
+            return sampler.pair(settings.min_overlap)
+        return sampler.pair_with_overlap(settings.overlap)
 
     def _factors(self, strength: torch.Tensor, happens: torch.Tensor) -> torch.Tensor:
-        """Jitter factors (2, n, 4), uniform in torchvision's ranges, from numbers in [0, 1]."""
-        neutral, most = torch.tensor([1.0, 1.0, 1.0, 0.0]), torch.tensor(self.settings.jitter)
+        """Return jitter factors (V, n, 4) in torchvision's ranges from numbers in [0, 1]."""
+        neutral = torch.tensor([1.0, 1.0, 1.0, 0.0])
+        most = torch.tensor(self.settings.jitter)
         low = torch.where(neutral == 0, -most, (neutral - most).clamp_min(0))
         return torch.where(happens[..., None], low.lerp(neutral + most, strength), neutral)

@@ -16,7 +16,7 @@ from amcl.analysis.cost.count import image_size_of
 from amcl.analysis.cost.memory import PeakMemory
 from amcl.config import Config
 from amcl.data import DataSet, MemoryImages, stream
-from amcl.data.pictures import MEAN, STD
+from amcl.data.file_dataset import MEAN, STD
 from amcl.errors import RunError
 from amcl.seeds import generator
 from amcl.settings import whole_number

@@ -156,7 +156,7 @@ def finetune(
     _train(Trainer(fabric_on(device, precision), task), checkpoint)
     with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
         logits = features_of(model, test.images, transform, device=device, workers=workers)
-    truth = test.labels[logits.kept].long()
+    truth = test.labels[logits.indices].long()
     hits = _hits(logits.values, truth)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)

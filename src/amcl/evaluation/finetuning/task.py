@@ -102,7 +102,7 @@ class FinetuningTask(Task):
         # Batch norm may fail on one image, which unreadable files can leave of a batch.
         if n < min(2, len(indices)):
             return None
-        labels = images.of(self.train.labels[indices]).to(self.device)
+        labels = images.select(self.train.labels[indices]).to(self.device)
         parameters = self.views.draw(
             n, generator=generator(self.seed, "finetune", "views", step), shapes=images.shapes
         )

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from amcl.data import decode, load_dataset
-from amcl.data.walk import list_images
+from amcl.data.listing import list_images
 
 
 def names(listing, root):
@@ -41,10 +41,10 @@ def test_unknown_extensions_that_may_be_images_are_counted(tmp_path, picture):
 
 
 def without_heif(monkeypatch):
-    walk = sys.modules["amcl.data.walk"]
-    monkeypatch.setattr(walk, "FORMATS", tuple(f for f in decode.FORMATS if f != "HEIF"))
+    listing = sys.modules["amcl.data.listing"]
+    monkeypatch.setattr(listing, "FORMATS", tuple(f for f in decode.FORMATS if f != "HEIF"))
     endings = tuple(e for e in decode.EXTENSIONS if e not in decode.HEIF_EXTENSIONS)
-    monkeypatch.setattr(walk, "EXTENSIONS", endings)
+    monkeypatch.setattr(listing, "EXTENSIONS", endings)
 
 
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
