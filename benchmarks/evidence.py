@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from amcl.results import Difference, Group, Measurement, Record, Table, group_by_seed
-from amcl.results.numbers import format_spread
-from amcl.results.seeds import MEASURED
+from amcl.results.formatting import format_spread
+from amcl.results.groups import MEASURED
 
 FOLDER = Path(__file__).parent / "evidence"
 DOCS = Path(__file__).parents[1] / "docs"

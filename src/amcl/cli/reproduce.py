@@ -17,7 +17,7 @@ from amcl.experiments.estimate import seconds, spelled
 from amcl.experiments.reproduce import entry_of, runs_of, sets_of
 from amcl.experiments.scales import Scale, ScaleName
 from amcl.results import Table
-from amcl.results.numbers import plural
+from amcl.results.formatting import plural
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Run what is behind a table or figure, and show it beside the paper's numbers.

@@ -15,7 +15,7 @@ from amcl.config import Config
 from amcl.config.fields import differing, effective, on_machine, value_from, with_values
 from amcl.errors import RunError
 from amcl.evaluation import Protocol
-from amcl.results.seeds import MEASURED
+from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
 from amcl.sweep.grid import BASES
 from amcl.sweep.judge import Split

@@ -9,7 +9,7 @@ from amcl.experiments.filled import Filled
 from amcl.metrics.unlabeled import Separation
 from amcl.results import Measurement
 from amcl.results import charts as results
-from amcl.results.seeds import nothing_apart
+from amcl.results.groups import indistinguishable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,7 +96,7 @@ def _lines(ax: "Axes", filled: Filled, pairs: Sequence[tuple[Case, Measurement]]
                 [(xs.index(case.labels[part.x]) + aside, m) for case, m in points],
                 scale=points[0][0].metric.scale,
                 order=i,
-                joined=part.ordered and not nothing_apart([m for _, m in points]),
+                joined=part.ordered and not indistinguishable([m for _, m in points]),
                 label=name,
             )
         for case, m in members:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from amcl.experiments.cases import NONE, Case
 from amcl.experiments.filled import Filled
 from amcl.results import Measurement
-from amcl.results.numbers import format_number, plural
+from amcl.results.formatting import format_number, plural
 
 FEW = 100  # images below which the weight of one of them is worth a word
 _SHOWN = 6  # names in a sentence

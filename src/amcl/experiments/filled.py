@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from amcl.experiments.cases import NONE, Case, Metric, Part
 from amcl.results import Cell, Difference, Measurement, Table
-from amcl.results.numbers import format_spread
+from amcl.results.formatting import format_spread
 
 Key = tuple[str, ...]
 

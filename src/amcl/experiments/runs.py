@@ -18,7 +18,7 @@ from amcl.experiments.filled import Filled
 from amcl.files import write_text
 from amcl.metrics.unlabeled import BINS
 from amcl.results import Measurement, Record
-from amcl.results.seeds import MEASURED
+from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, sweep
 from amcl.sweep.judge import Split, metrics_of, splits_for
 from amcl.sweep.workers import Tell

@@ -58,7 +58,7 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
 
 
 def excludes_zero(interval: Interval | None) -> bool:
-    """Return whether the interval of a difference lies on one side of zero.
+    """Return True if the interval of a difference lies on one side of zero.
 
     Example:
         >>> excludes_zero((0.1, 0.3)), excludes_zero((-0.1, 0.3)), excludes_zero(None)

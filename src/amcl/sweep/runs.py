@@ -11,7 +11,7 @@ from amcl.errors import Interrupted
 from amcl.evaluation import PROTOCOLS, Protocol, Protocols
 from amcl.files import write_text
 from amcl.results import Record
-from amcl.results.seeds import MEASURED
+from amcl.results.groups import MEASURED
 from amcl.settings import choose, whole_number
 from amcl.sweep.engine import Runs, Trials, tell_running, work
 from amcl.sweep.folder import DEFINITION, SweepFolder

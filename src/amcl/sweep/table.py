@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from amcl.results.numbers import MISSING, format_metric, is_share
+from amcl.results.formatting import MISSING, format_metric, is_share
+from amcl.results.groups import MEASURED, SEED, group_by_seed
 from amcl.results.record import Record
-from amcl.results.seeds import MEASURED, SEED, group_by_seed
 from amcl.results.table import Table
 
 
