@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 
 from amcl.checkpoints import open_model
 from amcl.evaluation.model import JudgedOn, evaluation_of
-from amcl.sweep.outcome import probes
+from amcl.sweep.single_run import read_probes
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     runs = sorted((parser.parse_args().study / "trials").glob("*/backbone.safetensors"))
     accuracy, measured = [], []
     for run in (file.parent for file in runs):
-        accuracy.append(probes(run)[-1]["knn_validation"])
+        accuracy.append(read_probes(run)[-1]["knn_validation"])
         evaluation = evaluation_of(open_model(run), JudgedOn(split="validation"))
         measured.append(evaluation.run("unlabeled").metrics)
     print(f"{len(runs)} trials; rank correlation with kNN accuracy:")

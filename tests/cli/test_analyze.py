@@ -73,7 +73,7 @@ def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
     def judge(config, run, protocols, split, settings):
         return {f"{p}_top1_{split}": {"test": 0.5, "validation": 0.25}[split] for p in protocols}
 
-    monkeypatch.setattr("amcl.sweep.runs.judge", judge)
+    monkeypatch.setattr("amcl.sweep.runs.evaluate_run", judge)
     monkeypatch.setattr("amcl.sweep.runs.check_split", lambda config, split: None)
     for order in (("validation", "test"), ("test", "validation")):
         for split in order:

@@ -92,7 +92,7 @@ def test_a_trial_that_was_taken_for_dead_is_left_to_its_finder(tmp_path, runs, m
 
 def test_probes_of_a_trial_that_had_been_trained_are_not_lost(tmp_path, runs, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(amcl.search.trials, "judge", lambda *args: os.kill(os.getpid(), 2))
+        patch.setattr(amcl.search.trials, "evaluate_run", lambda *args: os.kill(os.getpid(), 2))
         with pytest.raises(KeyboardInterrupt):
             find(tmp_path / "s", trials=1)
     found = find(tmp_path / "s", trials=1)

@@ -10,7 +10,7 @@ from amcl.recipes import recipe, with_amcl
 from amcl.report import Chart
 from amcl.results import Cell, Table
 
-_SHOWN = {
+_ROWS = {
     "parameters": (0, 1),
     "step_flops": None,
     "forward_flops": (2, 3),
@@ -21,13 +21,14 @@ _SHOWN = {
 def cost_topic(data: str = "imagenet") -> tuple[Topic, Table]:
     """Return the cost of four methods with and without AMCL, by their recipes for a data set."""
     body: list[list[str | Cell]] = []
-    lines, gains = [], {}
+    lines = []
+    gains = {}
     for name, published in TABLE_8.items():
         config = recipe(f"{data}-{name}")
         method = settings_class(config.method.name).title
         for row in rows(compare_cost(config, with_amcl(config))):
             lines.append([method, row.label, *map(str, row.values), str(row.ratio or "")])
-            if row.name in _SHOWN:
+            if row.name in _ROWS:
                 body.append([method, *_cells(row, published)])
             if row.name == "step_flops":
                 gains[method] = 100 * ((row.ratio or 1.0) - 1)
@@ -97,7 +98,7 @@ def design_topic() -> tuple[Topic, Table]:
 
 def _cells(row: Row, published: tuple[float, float, float, float]) -> list[str | Cell]:
     base, amcl = row.values
-    columns = _SHOWN[row.name]
+    columns = _ROWS[row.name]
     paper = ["", ""]
     if columns is not None:
         paper = [f"paper {published[columns[0]]:g}", f"paper +{published[columns[1]]:g}"]

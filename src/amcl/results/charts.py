@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -226,34 +225,6 @@ def error_bars(
         capsize=2,
         label=plain(label),
     )
-
-
-def seed_dots(
-    ax: "Axes",
-    xs: Sequence[float],
-    values: Sequence[Sequence[float]],
-    color: str,
-    *,
-    label: str = "",
-    mean: float = 0.0,
-) -> None:
-    """Draw a dot for each seed at each position, and a line at the means.
-
-    Args:
-        ax: The axes.
-        xs: Positions on the horizontal axis.
-        values: The numbers of all seeds at each position.
-        color: Color of dots and lines.
-        label: Name in the legend.
-        mean: Half the width of a line at each mean; 0 joins the means by one line.
-    """
-    means = [fmean(points) for points in values]
-    for x, points, middle in zip(xs, values, means, strict=True):
-        ax.plot([x] * len(points), points, "o", color=color, ms=4, alpha=0.5)
-        if mean:
-            ax.plot([x - mean, x + mean], [middle, middle], color=color, lw=2, label=label)
-    if not mean:
-        ax.plot(xs, means, color=color, lw=2, label=label)
 
 
 def _reach(measurement: Measurement, mean: float, end: int) -> float:

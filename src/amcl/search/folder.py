@@ -29,8 +29,8 @@ class Definition:
     Args:
         config: Settings that trials start from.
         space: Settings that trials differ in.
-        objective: What trials are judged by.
-        pruner: Which trials are cut short.
+        objective: Metric that trials are judged by.
+        pruner: Rule by which trials are cut short.
     """
 
     config: Config
@@ -43,7 +43,7 @@ class Definition:
         choose("pruner", self.pruner, PRUNERS)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as files and storages keep it."""
+        """Return the definition as files and storages hold it."""
         config = on_machine(self.config, Config()).to_toml()
         return {
             "kind": "search",
@@ -54,8 +54,9 @@ class Definition:
         }
 
     def differing(self, other: "Definition") -> list[str]:
-        """Return the names of what differs."""
-        mine, theirs = self.to_dict(), other.to_dict()
+        """Return the names of the fields that differ."""
+        mine = self.to_dict()
+        theirs = other.to_dict()
         changed = [key for key in mine if key != "config" and mine[key] != theirs[key]]
         return changed + differing(self.config, other.config)
 
@@ -63,9 +64,12 @@ class Definition:
 class StudyFolder:
     """The files of a study.
 
-    `study.toml` says what is searched and `base.toml` what trials start from; `study.db` is the
-    storage, `trials` holds their run folders. `best.toml`, `trials.csv`, `summary.md` and pictures
-    are made from those.
+    `study.toml` has the space and the objective, `base.toml` the settings that trials start from;
+    `study.db` is the storage, `trials` holds their run folders. `best.toml`, `trials.csv`,
+    `summary.md` and pictures are made from those.
+
+    Args:
+        path: The folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,17 +77,21 @@ class StudyFolder:
 
     @property
     def listing(self) -> Path:
+        """File of the space, the objective and the storage."""
         return self.path / "study.toml"
 
     @property
     def base(self) -> Path:
+        """File of the settings that trials start from."""
         return self.path / "base.toml"
 
     @property
     def best(self) -> Path:
+        """File of the chosen settings."""
         return self.path / "best.toml"
 
     def run(self, name: str) -> Path:
+        """Return the folder of a trial."""
         return self.path / "trials" / name
 
     def exists(self) -> bool:
@@ -94,19 +102,19 @@ class StudyFolder:
         """Return the definition of the study, its storage, and its name there.
 
         Args:
-            storage: Address of the storage with its password, which is not written down.
+            storage: Address of the storage with its password, which no file has.
             study: Name of the study; an error if it has another.
         """
         try:
-            listed = self._listed()
+            listing = self._read_listing()
             config = Config.from_file(self.base)
             definition = Definition(
                 config=config,
-                space=space_from(config, listed["space"]),
-                objective=listed["objective"],
-                pruner=listed["pruner"],
+                space=space_from(config, listing["space"]),
+                objective=listing["objective"],
+                pruner=listing["pruner"],
             )
-            stored = str(listed["storage"]), str(listed["study"])
+            stored = str(listing["storage"]), str(listing["study"])
         except (KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{self.listing} is damaged: {error!r}.") from None
         storage, name = check_storage(self.path, stored, storage, study)
@@ -119,23 +127,23 @@ class StudyFolder:
         return definition, storage, name
 
     def trials(self) -> int:
-        """Return the number of trials that the study is to have; the paper's if there is none."""
+        """Return the number of trials to run; that of the paper without a study."""
         if not self.exists():
             return TRIALS
         try:
-            return whole_number("trials", self._listed().get("trials", TRIALS))
+            return whole_number("trials", self._read_listing().get("trials", TRIALS))
         except ValueError as error:
             raise RunError(f"{self.listing} is damaged: {error}") from None
 
     def remember_trials(self, trials: int) -> None:
-        """Write down the number of trials that the study is to have, for when it is resumed."""
+        """Write the number of trials to run into the listing, for when the study is resumed."""
         if trials != self.trials():
-            write_text(self.listing, tomli_w.dumps({**self._listed(), "trials": trials}))
+            write_text(self.listing, tomli_w.dumps({**self._read_listing(), "trials": trials}))
 
     def check_free(self, definition: Definition) -> None:
         """Raise an error if something else is here than the beginning of this very study."""
-        known = [self.base.name] if self._has_base_of(definition) else []
-        if not is_free(self.path, *known):
+        own_files = [self.base.name] if self._has_base_of(definition) else []
+        if not is_free(self.path, *own_files):
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
     def create(
@@ -143,12 +151,12 @@ class StudyFolder:
     ) -> None:
         """Create the folder of a new study."""
         self.check_free(definition)
-        listed = {"study": study, "storage": without_password(storage), "trials": trials}
-        listed |= {n: v for n, v in definition.to_dict().items() if n not in ("kind", "config")}
+        listing = {"study": study, "storage": without_password(storage), "trials": trials}
+        listing |= {n: v for n, v in definition.to_dict().items() if n not in ("kind", "config")}
         write_text(self.base, definition.config.to_toml())
-        write_text(self.listing, tomli_w.dumps(listed))
+        write_text(self.listing, tomli_w.dumps(listing))
 
-    def _listed(self) -> dict[str, Any]:
+    def _read_listing(self) -> dict[str, Any]:
         try:
             return tomllib.loads(self.listing.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:

@@ -1,7 +1,7 @@
 """One kind of augmentation after the other."""
 
 from amcl.experiments.analyses.registry import Analysis, axis, register
-from amcl.experiments.cases import SIDE
+from amcl.experiments.specs import SIDE
 
 register(
     Analysis(

@@ -3,7 +3,7 @@
 from amcl.config import Config
 from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import Analysis, axis, register
-from amcl.experiments.cases import SIDE, positive
+from amcl.experiments.specs import SIDE, positive
 
 
 def _jittered(config: Config, strength: str) -> Config:

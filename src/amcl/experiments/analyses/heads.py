@@ -1,7 +1,7 @@
 """The number of projection heads."""
 
 from amcl.experiments.analyses.registry import Analysis, axis, register
-from amcl.experiments.cases import BASELINE
+from amcl.experiments.specs import BASELINE
 from amcl.recipes import as_published, with_amcl
 
 register(

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from amcl.config import Config
-from amcl.experiments.cases import KNN, Case, Change, Metric, Part, along, dashed, sides
+from amcl.experiments.specs import KNN, CellSpec, Change, Metric, TableSpec, along, dashed, sides
 
-Make = Callable[[Config, Sequence[str], Metric], list[Part]]
+Make = Callable[[Config, Sequence[str], Metric], list[TableSpec]]
 Configs = Callable[[Config], Mapping[str, Config]]
 
 
@@ -18,9 +18,9 @@ class Analysis:
     Args:
         name: Name on the command line.
         question: The question in words.
-        values: Values that are tried, unless others are given.
-        few: Values for a quick look.
-        make: Returns the tables for a configuration, values and a metric.
+        values: Values to try by default.
+        few: Values at small scales.
+        make: Function that returns the tables for a configuration, values and a metric.
         own_metric: Whether it has metrics of its own, whatever --metric says.
     """
 
@@ -31,13 +31,13 @@ class Analysis:
     make: Make
     own_metric: bool = False
 
-    def parts(
+    def specs(
         self,
         base: Config,
         values: Sequence[str] = (),
         metric: Metric = KNN,
         few: bool = False,
-    ) -> list[Part]:
+    ) -> list[TableSpec]:
         """Return the tables that answer the question for runs like `base`."""
         return self.make(base, tuple(values) or (self.few if few else self.values), metric)
 
@@ -46,7 +46,7 @@ ANALYSES: dict[str, Analysis] = {}
 
 
 def register(analysis: Analysis) -> None:
-    """Make an analysis known to the command line."""
+    """Add an analysis to those of the command line."""
     ANALYSES[analysis.name] = analysis
 
 
@@ -66,9 +66,9 @@ def axis(
     *,
     configs: Configs = sides,
     references: Configs = lambda base: {},
-    **part: Any,
+    **spec: Any,
 ) -> Make:
-    """Return what makes a table of runs along one axis.
+    """Return a function that specifies a table of runs along one axis.
 
     Args:
         label: The label of the axis.
@@ -76,12 +76,12 @@ def axis(
         configs: The runs of each value, by side; the default is the method as published and with
             AMCL.
         references: Runs that are the same all along the axis: dashed lines.
-        part: Title and other fields of `Part`.
+        spec: Title and other fields of `TableSpec`.
     """
 
-    def make(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
-        cases: tuple[Case, ...] = dashed(label, references(base), metric)
-        cases += along(label, values, configs(base), metric, change)
-        return [Part(cases=cases, x=label, **part)]
+    def make(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
+        cells: tuple[CellSpec, ...] = dashed(label, references(base), metric)
+        cells += along(label, values, configs(base), metric, change)
+        return [TableSpec(cells=cells, x=label, **spec)]
 
     return make
