@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amcl.results import Difference, Group, Measurement, Record, Table, group_by_seed
+from amcl.results import Group, Measurement, Record, Table, group_by_seed
 from amcl.results.formatting import format_spread
 from amcl.results.groups import MEASURED
 
@@ -157,7 +157,7 @@ def groups_of(study: Study) -> list[Group]:
     )
 
 
-def spread(measurement: Measurement | Difference | None, sign: bool = False) -> str:
+def spread(measurement: Measurement | None, sign: bool = False) -> str:
     """Return mean ± standard deviation in percent, or in points.
 
     >>> spread(Measurement.of({0: 0.40, 1: 0.42})), spread(Measurement.of({0: 0.4}))

@@ -60,7 +60,7 @@ def test_all_that_is_kept_is_of_a_study_and_in_a_page(evidence, text):
         assert held["command"] == studies[name].command
         for run in held["runs"]:
             assert run["ending"] == "complete"
-            assert set(studies[name].shown) <= run["metrics"].keys()
+            assert set(studies[name].metrics) <= run["metrics"].keys()
 
 
 def test_accuracies_are_means_over_seeds(evidence):

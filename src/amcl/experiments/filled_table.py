@@ -131,7 +131,7 @@ def numbers_table(tables: Sequence[FilledTable]) -> Table:
         table: FilledTable,
         kind: str,
         source: CellSpec | Gain,
-        number: Measurement | Difference,
+        number: Measurement,
         images: int | None = None,
     ) -> list[str]:
         scale = source.metric.scale

@@ -151,8 +151,6 @@ SCALES: dict[str, Scale] = {
             shrink=_cpu,
             protocols=Protocols(
                 knn=KnnSettings(k=200),
-                linear=LinearSettings(),
-                few_labels=FewLabelsSettings(),
                 finetune=FinetuneSettings(epochs=10, min_steps=0, warmup_epochs=1.0),
             ),
             pairs=PairSettings(images=500),

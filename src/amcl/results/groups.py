@@ -26,66 +26,6 @@ ONE_SEED = "one seed: no evidence"
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Difference between two groups of runs, seed by seed.
-
-    Args:
-        by_seed: The differences of runs of the same seed.
-        of_images: For one seed, the 95% interval of the difference of two accuracies by the number
-            of their images.
-
-    Example:
-        >>> difference = Difference({0: 0.01, 1: 0.03})
-        >>> round(difference.mean, 4), [round(end, 4) for end in difference.interval]
-        (0.02, [-0.1071, 0.1471])
-        >>> difference.verdict
-        'cannot be told apart'
-    """
-
-    by_seed: Mapping[int, float]
-    of_images: Interval | None = None
-
-    @property
-    def mean(self) -> float:
-        """Mean over seeds."""
-        return fmean(self.by_seed.values())
-
-    @property
-    def std(self) -> float | None:
-        """Standard deviation over seeds; None for one seed."""
-        return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
-
-    @property
-    def interval(self) -> Interval | None:
-        """The 95% interval of Student's t for the mean; None for one seed."""
-        return mean_interval(list(self.by_seed.values()))
-
-    @property
-    def distinguishable(self) -> bool:
-        """True if the groups differ by more than noise over seeds; never true for one seed."""
-        return excludes_zero(self.interval)
-
-    @property
-    def verdict(self) -> str:
-        """Reason why the difference is no evidence; empty for distinguishable groups."""
-        if len(self.by_seed) > 1:
-            return "" if self.distinguishable else LEVEL
-        within_noise = self.of_images is not None and not excludes_zero(self.of_images)
-        return LEVEL if within_noise else ONE_SEED
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "by_seed": {str(seed): value for seed, value in self.by_seed.items()},
-            "mean": self.mean,
-            "std": self.std,
-            "interval": self.interval and list(self.interval),
-            "n": len(self.by_seed),
-            "verdict": self.verdict or "told apart",
-        }
-
-
-@dataclass(frozen=True)
 class Measurement:
     """One metric of the runs of a group.
 
@@ -161,7 +101,7 @@ class Measurement:
         low, high = (format_number(end, share) for end in self.interval)
         return f"{text}{unit} [{low}, {high}]"
 
-    def minus(self, other: "Measurement") -> Difference | None:
+    def minus(self, other: "Measurement") -> "Difference | None":
         """Return the difference, seed by seed; None where no seed has both numbers."""
         ours = self.by_seed
         theirs = other.by_seed
@@ -171,7 +111,8 @@ class Measurement:
         of_images = None
         if len(seeds) == 1 and self.images is not None:
             of_images = accuracy_difference(ours[seeds[0]], theirs[seeds[0]], self.images)
-        return Difference({seed: ours[seed] - theirs[seed] for seed in seeds}, of_images)
+        differences = tuple(ours[seed] - theirs[seed] for seed in seeds)
+        return Difference(differences, tuple(seeds), of_images=of_images)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -182,6 +123,52 @@ class Measurement:
             "n": len(self.numbers),
             "interval": self.interval and list(self.interval),
         }
+
+
+@dataclass(frozen=True)
+class Difference(Measurement):
+    """Difference between two groups of runs, seed by seed.
+
+    Args:
+        values: The difference of the runs of each seed.
+        seeds: The seeds.
+        of_images: For one seed, the 95% interval of the difference of two accuracies by the number
+            of their images.
+
+    Example:
+        >>> difference = Difference((0.01, 0.03), (0, 1))
+        >>> round(difference.mean, 4), [round(end, 4) for end in difference.interval]
+        (0.02, [-0.1071, 0.1471])
+        >>> difference.verdict
+        'cannot be told apart'
+    """
+
+    of_images: Interval | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return fmean(self.numbers)
+
+    @property
+    def distinguishable(self) -> bool:
+        """True if the groups differ by more than noise over seeds; never true for one seed."""
+        return excludes_zero(self.interval)
+
+    @property
+    def verdict(self) -> str:
+        """Reason why the difference is no evidence; empty for distinguishable groups."""
+        if len(self.seeds) > 1:
+            return "" if self.distinguishable else LEVEL
+        within_noise = self.of_images is not None and not excludes_zero(self.of_images)
+        return LEVEL if within_noise else ONE_SEED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        statistics = super().to_dict()
+        del statistics["values"]
+        by_seed = {str(seed): value for seed, value in self.by_seed.items()}
+        return {"by_seed": by_seed, **statistics, "verdict": self.verdict or "told apart"}
 
 
 @dataclass(frozen=True)

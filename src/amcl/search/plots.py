@@ -11,6 +11,7 @@ from amcl.results.intervals import accuracy_difference, excludes_zero
 from amcl.search.folder import Definition
 from amcl.search.objective import LABELS, is_share
 from amcl.sweep.engine import Trials
+from amcl.sweep.storage import without_experimental_warnings
 
 if TYPE_CHECKING:  # loaded only where something is drawn
     import optuna
@@ -202,15 +203,7 @@ def _check_ranked(
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence warnings of Optuna on experimental features, and on conditions checked here."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-            warnings.filterwarnings("ignore", message="Some regimes for parameter")
-            warnings.filterwarnings("ignore", message="Target and region quantiles select")
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)
+    with without_experimental_warnings(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some regimes for parameter")
+        warnings.filterwarnings("ignore", message="Target and region quantiles select")
+        yield
