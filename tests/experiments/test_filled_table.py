@@ -24,7 +24,7 @@ def spec(rows, columns="method", **settings):
         CellSpec(labels=labels, config=Config(), metric=KNN, paper=paper) for labels, paper in rows
     )
     known = {"name": "part", "title": "Title", "how_to_read": "Told.", "x": columns}
-    return TableSpec(**(known | {"cases": cells, "columns": columns} | settings))
+    return TableSpec(**(known | {"cells": cells, "columns": columns} | settings))
 
 
 @pytest.fixture

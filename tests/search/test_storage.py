@@ -9,7 +9,7 @@ import pytest
 import amcl.search.trials
 from amcl import recipes
 from amcl.errors import Interrupted, RunError
-from amcl.search.folder import Definition, StudyFolder
+from amcl.search.folder import Definition, SearchFolder
 from amcl.sweep import engine, storage
 from amcl.sweep.engine import RECORD, RUN, Trials, has_ended
 from amcl.sweep.storage import without_password
@@ -116,9 +116,9 @@ def test_a_study_without_its_storage_says_so(tmp_path, runs):
 def test_a_study_of_any_recipe_is_known_again_by_its_folder(tmp_path, name):
     config = recipes.recipe(name)
     new = Definition(config=config, space=amcl.search.paper_space(config), objective="knn")
-    folder = StudyFolder(tmp_path / "s")
-    folder.create(new, "", "s")
-    known, _, _ = folder.read()
+    folder = SearchFolder(tmp_path / "s")
+    folder.create(new)
+    known = folder.read_definition()
     assert known.to_dict() == new.to_dict()
     assert known.differing(new) == []
 
@@ -169,17 +169,17 @@ def test_machines_share_a_study_through_its_storage(tmp_path, runs):
 
 def test_passwords_are_not_written_down(tmp_path):
     url = "postgresql://me:secret@host/studies"
-    folder = StudyFolder(tmp_path / "s")
+    folder = SearchFolder(tmp_path / "s", url, "ours")
     definition = Definition(
         config=base(), space=amcl.search.space_from(base(), BETA), objective="knn"
     )
-    folder.create(definition, url, "ours")
+    folder.create(definition)
     assert "secret" not in folder.listing.read_text()
     with pytest.raises(RunError, match="password is not written down"):
-        folder.read()
-    assert folder.read(url)[1] == url
+        SearchFolder(folder.path).read_definition()
+    assert SearchFolder(folder.path, url).address == (url, "ours")
     with pytest.raises(RunError, match="another storage"):
-        folder.read("sqlite:///other.db")
+        SearchFolder(folder.path, "sqlite:///other.db").read_definition()
     assert without_password("") == ""
 
 

@@ -245,8 +245,7 @@ def test_what_two_processes_want_is_done_by_the_first(tmp_path, tiny, trained, m
     folder.add(points)
     runs = module.SweepRuns(
         names=("seed=0",),
-        folder=out,
-        storage=folder.address,
+        folder=SweepFolder(out),
         points={point.name: point for point in points},
         required_metrics={},
     )

@@ -14,7 +14,8 @@ from amcl.files import is_free, write_text
 from amcl.search.objective import OBJECTIVES, Objective
 from amcl.search.space import Space, space_from
 from amcl.settings import choose, whole_number
-from amcl.sweep.storage import FILE, check_storage, without_password
+from amcl.sweep.storage import FILE, without_password
+from amcl.sweep.study_folder import StudyFolder
 
 Pruner = Literal["median", "halving", "off"]
 PRUNERS: tuple[Pruner, ...] = Pruner.__args__  # type: ignore[attr-defined]
@@ -61,24 +62,16 @@ class Definition:
         return changed + differing(self.config, other.config)
 
 
-class StudyFolder:
-    """The files of a study.
+class SearchFolder(StudyFolder):
+    """The files of a search.
 
     `study.toml` has the space and the objective, `base.toml` the settings that trials start from;
     `study.db` is the storage, `trials` holds their run folders. `best.toml`, `trials.csv`,
-    `summary.md` and pictures are made from those.
-
-    Args:
-        path: The folder.
+    `summary.md` and pictures are made from those. The arguments are those of `StudyFolder`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def listing(self) -> Path:
-        """File of the space, the objective and the storage."""
-        return self.path / "study.toml"
+    LISTING = "study.toml"
+    RUNS = "trials"
 
     @property
     def base(self) -> Path:
@@ -90,55 +83,40 @@ class StudyFolder:
         """File of the chosen settings."""
         return self.path / "best.toml"
 
-    def run(self, name: str) -> Path:
-        """Return the folder of a trial."""
-        return self.path / "trials" / name
-
-    def exists(self) -> bool:
-        """Return True if there is a study here."""
-        return self.listing.is_file()
-
-    def read(self, storage: str = "", study: str | None = None) -> tuple[Definition, str, str]:
-        """Return the definition of the study, its storage, and its name there.
-
-        Args:
-            storage: Address of the storage with its password, which no file has.
-            study: Name of the study; an error if it has another.
-        """
+    def read_definition(self) -> Definition:
+        """Return the definition of the study."""
+        listing = self.read_listing()
+        config = Config.from_file(self.base)
         try:
-            listing = self._read_listing()
-            config = Config.from_file(self.base)
             definition = Definition(
                 config=config,
                 space=space_from(config, listing["space"]),
                 objective=listing["objective"],
                 pruner=listing["pruner"],
             )
-            stored = str(listing["storage"]), str(listing["study"])
-        except (KeyError, TypeError, AttributeError) as error:
+        except (TypeError, AttributeError) as error:
             raise RunError(f"{self.listing} is damaged: {error!r}.") from None
-        storage, name = check_storage(self.path, stored, storage, study)
-        started = (self.path / "trials").exists()
-        if started and not storage and not (self.path / FILE).is_file():
+        is_local = not self.address[0]
+        if is_local and self.run("").exists() and not (self.path / FILE).is_file():
             raise RunError(
                 f"{FILE} is gone from {self.path}, and with it all records: put it back, or choose "
                 "another folder with --out."
             )
-        return definition, storage, name
+        return definition
 
     def trials(self) -> int:
         """Return the number of trials to run; that of the paper without a study."""
         if not self.exists():
             return TRIALS
         try:
-            return whole_number("trials", self._read_listing().get("trials", TRIALS))
+            return whole_number("trials", self.read_listing().get("trials", TRIALS))
         except ValueError as error:
             raise RunError(f"{self.listing} is damaged: {error}") from None
 
     def remember_trials(self, trials: int) -> None:
         """Write the number of trials to run into the listing, for when the study is resumed."""
         if trials != self.trials():
-            write_text(self.listing, tomli_w.dumps({**self._read_listing(), "trials": trials}))
+            write_text(self.listing, tomli_w.dumps({**self.read_listing(), "trials": trials}))
 
     def check_free(self, definition: Definition) -> None:
         """Raise an error if something else is here than the beginning of this very study."""
@@ -146,21 +124,25 @@ class StudyFolder:
         if not is_free(self.path, *own_files):
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
-    def create(
-        self, definition: Definition, storage: str, study: str, trials: int = TRIALS
-    ) -> None:
+    def create(self, definition: Definition, trials: int = TRIALS) -> None:
         """Create the folder of a new study."""
         self.check_free(definition)
+        storage, study = self.address
         listing = {"study": study, "storage": without_password(storage), "trials": trials}
         listing |= {n: v for n, v in definition.to_dict().items() if n not in ("kind", "config")}
         write_text(self.base, definition.config.to_toml())
         write_text(self.listing, tomli_w.dumps(listing))
 
-    def _read_listing(self) -> dict[str, Any]:
+    def read_listing(self) -> dict[str, Any]:
+        """Return the contents of `study.toml`."""
         try:
-            return tomllib.loads(self.listing.read_text(encoding="utf-8"))
+            listing = tomllib.loads(self.listing.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise RunError(f"{self.listing} is damaged: {error!r}.") from None
+        names = ("study", "storage", "space", "objective", "pruner")
+        if missing := [name for name in names if name not in listing]:
+            raise RunError(f"{self.listing} is damaged: it has no {', '.join(missing)}.")
+        return listing
 
     def _has_base_of(self, definition: Definition) -> bool:
         """Return True if a study of these settings was killed here before it had its listing."""

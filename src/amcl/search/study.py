@@ -10,7 +10,7 @@ from amcl.config.fields import spelled, value_from, with_values
 from amcl.errors import Interrupted, RunError
 from amcl.files import write_text
 from amcl.results import Record
-from amcl.search.folder import Definition, Pruner, StudyFolder
+from amcl.search.folder import Definition, Pruner, SearchFolder
 from amcl.search.objective import JUDGED_BY, Objective, is_share, objective_for, on_validation
 from amcl.search.plots import save_plots
 from amcl.search.space import PAPER, space_from
@@ -19,7 +19,7 @@ from amcl.search.trials import SearchRuns
 from amcl.search.verdict import Verdict, complete, verdict_of
 from amcl.settings import whole_number
 from amcl.sweep.engine import Trials, work_in_processes
-from amcl.sweep.storage import resume_command, storage_url
+from amcl.sweep.storage import resume_command
 from amcl.sweep.workers import Tell, for_workers
 from amcl.training.pretrain import load_data
 from amcl.training.start import first_stage
@@ -92,31 +92,27 @@ def search(
         >>> result = search(config, "studies/toy", trials=9)  # doctest: +SKIP
         >>> result.best.metrics["knn_validation"]  # doctest: +SKIP
     """
-    folder = StudyFolder(Path(out))
+    folder = SearchFolder(Path(out), storage, study)
     trials = whole_number("trials", folder.trials() if trials is None else trials)
     whole_number("jobs", jobs)
     if folder.exists():
-        definition, storage, study = folder.read(storage, study)
-        definition = _unchanged(folder, definition, config, space, objective, pruner)
+        definition = _unchanged(folder, config, space, objective, pruner)
         folder.remember_trials(trials)
     else:
         definition = _define(config, space, objective, pruner or "median")
-        study = study or folder.path.resolve().name
         folder.check_free(definition)
     runs = SearchRuns(
         names=tuple(f"{number:04d}" for number in range(trials)),
-        folder=folder.path,
-        url=storage_url(folder.path, storage),
-        study=study,
+        folder=folder,
         definition=definition,
         images=validation_images(definition),
         jobs=jobs,
         keep_checkpoints=keep_checkpoints,
     )
-    if storage:
+    if folder.address[0]:
         runs.open(checked=False)  # an error of the storage comes before anything is written here
     if not folder.exists():
-        folder.create(definition, storage, study, trials)
+        folder.create(definition, trials)
     opened = runs.open(checked=False)
     before = Trials(opened)
     ended = [*before.records().values()]
@@ -128,7 +124,7 @@ def search(
         count = len(Trials(opened).records())
         raise interrupted.with_message(
             f"stopped with {count} of {trials} trials ended, everything is saved. Resume with: "
-            f"{resume_command('search', folder.path, storage)}"
+            f"{resume_command('search', folder.path, folder.address[0])}"
         ) from interrupted
     finally:
         result = report(folder, opened, runs)
@@ -145,7 +141,7 @@ def validation_images(definition: Definition) -> int | None:
     return None if probe is None else len(probe.queries.labels)
 
 
-def report(folder: StudyFolder, study: "optuna.Study", runs: SearchRuns) -> SearchResult:
+def report(folder: SearchFolder, study: "optuna.Study", runs: SearchRuns) -> SearchResult:
     """Write tables, pictures and the chosen configuration from the trials that have ended."""
     definition = runs.definition
     seed = definition.config.run.seed
@@ -173,7 +169,7 @@ def report(folder: StudyFolder, study: "optuna.Study", runs: SearchRuns) -> Sear
     return SearchResult(definition=definition, records=records, verdict=verdict, config=config)
 
 
-def _start_message(folder: StudyFolder, definition: Definition, ended: int, trials: int) -> str:
+def _start_message(folder: SearchFolder, definition: Definition, ended: int, trials: int) -> str:
     """Return a message on the trials that are about to run."""
     space = "  ".join(f"{name}={axis}" for name, axis in definition.space.items())
     if ended >= trials:
@@ -207,8 +203,7 @@ def _define(
 
 
 def _unchanged(
-    folder: StudyFolder,
-    stored: Definition,
+    folder: SearchFolder,
     config: Config,
     space: Sequence[str] | None,
     objective: Objective | None,
@@ -218,6 +213,7 @@ def _unchanged(
 
     Arguments that are None are as the study has them; raise an error if others are requested.
     """
+    stored = folder.read_definition()
     config = on_validation(for_workers(config))
     requested = Definition(
         config=config,

@@ -14,7 +14,7 @@ from amcl.errors import RunError
 from amcl.evaluation import Protocol
 from amcl.progress import duration
 from amcl.results import Record
-from amcl.search.folder import Definition, StudyFolder
+from amcl.search.folder import Definition
 from amcl.search.objective import LABELS, METRICS, Objective, format_score, probe_score, score
 from amcl.search.space import suggest
 from amcl.search.verdict import best_of, complete
@@ -28,7 +28,6 @@ from amcl.sweep.single_run import (
     read_probes,
     train_or_resume,
 )
-from amcl.sweep.storage import open_study
 from amcl.sweep.workers import Tell
 from amcl.training.watch import COLLAPSED
 
@@ -43,9 +42,6 @@ class SearchRuns(Runs):
     """The trials of a search.
 
     Args:
-        folder: Folder of the study.
-        url: Address of its storage.
-        study: Name of the study in the storage.
         definition: Definition of the study.
         images: Number of validation images that the objective is an accuracy on, or None.
         jobs: Number of processes.
@@ -53,9 +49,6 @@ class SearchRuns(Runs):
         keep_checkpoints: Whether to keep the checkpoints of trials that have ended.
     """
 
-    folder: Path
-    url: str
-    study: str
     definition: Definition
     images: int | None = None
     jobs: int = 1
@@ -66,9 +59,7 @@ class SearchRuns(Runs):
         from amcl.search.pruning import pruner_of
         from amcl.search.sampler import SeededSampler
 
-        return open_study(
-            self.url,
-            self.study,
+        return self.folder.open(
             self.definition.to_dict(),
             sampler=SeededSampler(self.definition.config.run.seed),
             pruner=pruner_of(self.definition, self.images),
@@ -79,7 +70,7 @@ class SearchRuns(Runs):
         self, trial: "optuna.Trial", name: str, previous: Record | None
     ) -> tuple[Record, float]:
         definition = self.definition
-        run = StudyFolder(self.folder).run(name)
+        run = self.folder.run(name)
         point = suggest(trial, definition.space, definition.config)
         try:
             config = with_values(definition.config, point)
@@ -109,7 +100,7 @@ class SearchRuns(Runs):
     def on_end(
         self, record: Record, records: dict[str, Record], seconds: float, tell: Tell
     ) -> None:
-        checkpoints = StudyFolder(self.folder).run(record.name) / "checkpoints"
+        checkpoints = self.folder.run(record.name) / "checkpoints"
         if not self.keep_checkpoints and checkpoints.is_dir():
             shutil.rmtree(checkpoints)
         tell(self._line(record, records))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from amcl.results import Record
 from amcl.sweep import storage
+from amcl.sweep.study_folder import StudyFolder
 from amcl.sweep.workers import Tell, work_together
 
 if TYPE_CHECKING:
@@ -34,11 +35,13 @@ class Runs(ABC):
 
     Args:
         names: Names of the runs, in order.
+        folder: Folder of the study.
         first: Number of trials that the study had before: a run with a record of a later trial is
             done, whatever `is_done` returns.
     """
 
     names: Sequence[str]
+    folder: StudyFolder
     first: int = 0
 
     @abstractmethod

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amcl.config import Config
@@ -17,7 +16,8 @@ from amcl.settings import choose
 from amcl.sweep.engine import Trials
 from amcl.sweep.evaluate import SPLITS, Split
 from amcl.sweep.grid import Point, unnamed_differences
-from amcl.sweep.storage import FILE, check_storage, open_study, storage_url, without_password
+from amcl.sweep.storage import FILE, without_password
+from amcl.sweep.study_folder import StudyFolder
 
 if TYPE_CHECKING:
     import optuna
@@ -26,54 +26,26 @@ DEFINITION = {"kind": "sweep"}
 _POINT = "run "  # begins the name of the attribute of the study that holds a run's settings
 
 
-class SweepFolder:
+class SweepFolder(StudyFolder):
     """The files of a sweep.
 
     `study.db` is its study, which holds the settings and the records of all runs; `sweep.json`
     names another storage of the study, if there is one, and the protocols. `runs` holds the run
-    folders; `runs.csv` and `table.md` are made from the records.
+    folders; `runs.csv` and `table.md` are made from the records. The arguments are those of
+    `StudyFolder`.
 
     Example:
         >>> SweepFolder(Path("sweeps/tau")).run("tau=0.1,seed=0")
         PosixPath('sweeps/tau/runs/tau=0.1,seed=0')
-
-    Args:
-        path: The folder.
-        storage: Address of the database with its password; "" for the one that the folder names.
-        study: Name of the study in it; None for the one that the folder names.
     """
 
-    def __init__(self, path: Path, storage: str = "", study: str | None = None) -> None:
-        self.path = path
-        self._requested = storage, study
-
-    @property
-    def listing(self) -> Path:
-        """File that names the storage and the protocols."""
-        return self.path / "sweep.json"
-
-    def run(self, name: str) -> Path:
-        """Return the folder of a run."""
-        return self.path / "runs" / name
-
-    def exists(self) -> bool:
-        """Return True if there is a sweep here."""
-        return self.listing.is_file()
-
-    @cached_property
-    def address(self) -> tuple[str, str]:
-        """Address of the storage with its password, and name of the study; "" is a local file."""
-        storage, study = self._requested
-        if not self.exists():
-            return storage, study or self.path.resolve().name
-        listing = self._read_listing()
-        return check_storage(self.path, (listing["storage"], listing["study"]), storage, study)
+    LISTING = "sweep.json"
+    RUNS = "runs"
 
     @cached_property
     def study(self) -> "optuna.Study":
         """The study, created if there is none."""
-        storage, name = self.address
-        return open_study(storage_url(self.path, storage), name, DEFINITION)
+        return self.open(DEFINITION)
 
     def read_points(self) -> list[Point]:
         """Return the runs of the sweep, whether they have ended or not."""
@@ -90,7 +62,7 @@ class SweepFolder:
 
     def read_protocols(self) -> tuple[tuple[Protocol, ...], Split]:
         """Return the protocols that last evaluated the runs, and the split."""
-        listing = self._read_listing()
+        listing = self.read_listing()
         return tuple(listing["protocols"]), listing["split"]
 
     def add(
@@ -178,7 +150,7 @@ class SweepFolder:
                         "axis of the grid, or choose another folder with --out."
                     )
 
-    def _read_listing(self) -> dict[str, Any]:
+    def read_listing(self) -> dict[str, Any]:
         """Return the contents of `sweep.json`."""
         try:
             listing = json.loads(self.listing.read_text(encoding="utf-8"))

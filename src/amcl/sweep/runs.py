@@ -24,7 +24,7 @@ from amcl.sweep.evaluate import (
 from amcl.sweep.folder import DEFINITION, SweepFolder
 from amcl.sweep.grid import Point
 from amcl.sweep.single_run import error_line, train_or_resume
-from amcl.sweep.storage import open_study, resume_command, storage_url
+from amcl.sweep.storage import resume_command
 from amcl.sweep.table import line, runs_table, table
 from amcl.sweep.workers import Tell, for_workers
 
@@ -92,9 +92,8 @@ def sweep(
     trials = Trials(folder.study)
     runs = SweepRuns(
         names=tuple(point.name for point in points),
+        folder=SweepFolder(folder.path, *folder.address),
         first=trials.count,
-        folder=folder.path,
-        storage=folder.address,
         points={point.name: point for point in points},
         protocols=tuple(protocols),
         split=split,
@@ -127,12 +126,9 @@ def sweep(
 class SweepRuns(Runs):
     """The runs of a sweep, with the protocols that evaluate them.
 
-    The arguments are those of `sweep`; `storage` is the address of the storage, and the name of the
-    study in it.
+    The arguments are those of `sweep`.
     """
 
-    folder: Path
-    storage: tuple[str, str]
     points: Mapping[str, Point]
     protocols: tuple[Protocol, ...] = ()
     split: Split = "validation"
@@ -141,8 +137,7 @@ class SweepRuns(Runs):
     again: bool = False
 
     def open(self) -> "optuna.Study":
-        url, name = self.storage
-        return open_study(storage_url(self.folder, url), name, DEFINITION, checked=True)
+        return self.folder.open(DEFINITION, checked=True)
 
     def is_done(self, record: Record) -> bool:
         if record.status not in MEASURED:
@@ -154,7 +149,7 @@ class SweepRuns(Runs):
     ) -> tuple[Record, float]:
         """Train, unless that is done, and evaluate by the protocols that are missing."""
         config = self.points[name].config
-        run = SweepFolder(self.folder).run(name)
+        run = self.folder.run(name)
         record = train_or_resume(config, run)
         if previous is not None:
             record = replace(record, metrics=previous.metrics | record.metrics)

@@ -101,29 +101,6 @@ def storage_url(folder: Path, storage: str) -> str:
     return URL.create("sqlite", database=str((folder / FILE).resolve())).render_as_string()
 
 
-def check_storage(
-    folder: Path, stored: tuple[str, str], storage: str, study: str | None
-) -> tuple[str, str]:
-    """Return storage and name of the study of a folder; raise an error if others are requested.
-
-    Args:
-        folder: Folder of the study.
-        stored: Its storage, as it was written without a password, and its name.
-        storage: Requested storage, with its password; "" for the stored one.
-        study: Requested name; None for the stored one.
-    """
-    address, name = stored
-    if storage and without_password(storage) != address:
-        raise RunError(
-            f"{folder} keeps its records in another storage than --storage says: {address or FILE}."
-        )
-    if not storage and HIDDEN in address:
-        raise RunError(f"the password is not written down: give --storage {address} with it.")
-    if study not in (None, name):
-        raise RunError(f"{folder} holds the study {name!r}, not --study {study!r}.")
-    return storage or address, name
-
-
 def without_password(url: str) -> str:
     """Return the address of a storage without its password, as it may be written to a file.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from amcl.config import Config
-from amcl.experiments.specs import KNN, CellSpec, Change, Metric, TableSpec, along, dashed, sides
+from amcl.experiments.specs import KNN, Change, Metric, TableSpec, along, dashed, sides
 
 Make = Callable[[Config, Sequence[str], Metric], list[TableSpec]]
 Configs = Callable[[Config], Mapping[str, Config]]
@@ -45,43 +45,51 @@ class Analysis:
 ANALYSES: dict[str, Analysis] = {}
 
 
-def register(analysis: Analysis) -> None:
-    """Add an analysis to those of the command line."""
-    ANALYSES[analysis.name] = analysis
+def analysis(name: str, question: str, **fields: Any) -> Callable[[Make], Make]:
+    """Register the function below as the analysis of this name.
 
+    Args:
+        name: Name on the command line.
+        question: The question in words.
+        fields: Other fields of `Analysis`.
+    """
 
-def analysis(name: str, question: str, **about: Any) -> Callable[[Make], Make]:
-    """Register the function below as the analysis of this name; see `Analysis`."""
-
-    def decorate(make: Make) -> Make:
-        register(Analysis(name=name, question=question, make=make, **about))
+    def register(make: Make) -> Make:
+        ANALYSES[name] = Analysis(name=name, question=question, make=make, **fields)
         return make
 
-    return decorate
+    return register
 
 
-def axis(
+def axis_analysis(
+    name: str,
+    question: str,
+    *,
+    values: tuple[str, ...],
+    few: tuple[str, ...],
     label: str,
     change: Change,
-    *,
     configs: Configs = sides,
     references: Configs = lambda base: {},
     **spec: Any,
-) -> Make:
-    """Return a function that specifies a table of runs along one axis.
+) -> None:
+    """Register an analysis with one table, of runs along one axis.
 
     Args:
+        name: Name on the command line, and of the files of the table.
+        question: The question in words.
+        values: Values to try by default.
+        few: Values at small scales.
         label: The label of the axis.
         change: The setting that takes the values, or a function that applies one.
-        configs: The runs of each value, by side; the default is the method as published and with
-            AMCL.
-        references: Runs that are the same all along the axis: dashed lines.
+        configs: Function that returns the runs of each value, by side; the default is the method as
+            published and with AMCL.
+        references: Function that returns runs that are the same all along the axis: dashed lines.
         spec: Title and other fields of `TableSpec`.
     """
 
+    @analysis(name, question, values=values, few=few)
     def make(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
-        cells: tuple[CellSpec, ...] = dashed(label, references(base), metric)
+        cells = dashed(label, references(base), metric)
         cells += along(label, values, configs(base), metric, change)
-        return [TableSpec(cells=cells, x=label, **spec)]
-
-    return make
+        return [TableSpec(name=name, cells=cells, x=label, **spec)]

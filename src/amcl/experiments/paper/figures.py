@@ -8,7 +8,7 @@ from amcl.experiments.analyses.labels import by_labels
 from amcl.experiments.analyses.registry import ANALYSES
 from amcl.experiments.analyses.temperatures import with_scheme
 from amcl.experiments.costs import design_topic
-from amcl.experiments.paper.registry import ENTRIES, Entry, analyze, entry
+from amcl.experiments.paper.registry import ENTRIES, Entry, analyze, entry, entry_of_analyses
 from amcl.experiments.scales import Scale
 from amcl.experiments.specs import BASELINE, KNN, LINEAR, SIDE, CellSpec, TableSpec, of_pairs, sides
 from amcl.methods import settings_class
@@ -101,24 +101,19 @@ def backbones(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
 
 
 def _for_vits(cell: CellSpec) -> CellSpec:
-    """A vision transformer is trained as MoCo v3 does it, whatever the method."""
+    """Return the cell; a vision transformer is trained like MoCo v3, whatever the method."""
     if cell.labels["backbone"].startswith("vit") and cell.config.method.name == "simclr":
         optimizer = recipe("imagenet-mocov3").optimizer
         return replace(cell, config=replace(cell.config, optimizer=optimizer))
     return cell
 
 
-@entry("figure-5", "number of heads, top-κ against softmax", "stl10")
-def heads_and_negatives(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
-    """Return the number of heads, and the κ hardest negatives."""
-    base = scale.config(sets[0], "simclr")
-    return [*analyze(scale, "heads", base, LINEAR), *analyze(scale, "negatives", base, LINEAR)]
-
-
-@entry("figure-6", "constant temperatures against adaptive ones", "cifar100")
-def constants(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
-    """Return constant temperatures against adaptive ones."""
-    return analyze(scale, "tau", scale.config(sets[0], "simclr"), KNN)
+entry_of_analyses(
+    "figure-5", "number of heads, top-κ against softmax", "stl10", "heads", "negatives"
+)
+entry_of_analyses(
+    "figure-6", "constant temperatures against adaptive ones", "cifar100", "tau", metric=KNN
+)
 
 
 @entry("figure-7", "heads and temperatures, by the number of labels", "stl10")
@@ -140,24 +135,22 @@ def by_number_of_labels(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
         "fully adaptive": "adaptive",
     }
     temperatures = {name: with_scheme(base, scheme) for name, scheme in schemes.items()}
-    left, right = by_labels(heads, counts), by_labels(temperatures, counts)
+    left = by_labels(heads, counts)
+    right = by_labels(temperatures, counts)
     return [
         replace(left, name="heads", title="Several heads against one"),
         replace(right, name="temperatures", title="Temperature schemes, three heads"),
     ]
 
 
-@entry("figure-8", "overlap of crops, their temperatures, color distortion", "stl10")
-def crops_and_colors(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
-    """Return crops that share little, temperatures, and strong colors."""
-    base = scale.config(sets[0], "simclr")
-    return [*analyze(scale, "overlap", base, LINEAR), *analyze(scale, "color", base, LINEAR)]
-
-
-@entry("figure-9", "sensitivity to η, ι and β", "stl10")
-def sensitivity(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
-    """Return the sensitivity to η, ι and β."""
-    return analyze(scale, "sensitivity", scale.config(sets[0], "simclr"), LINEAR)
+entry_of_analyses(
+    "figure-8",
+    "overlap of crops, their temperatures, color distortion",
+    "stl10",
+    "overlap",
+    "color",
+)
+entry_of_analyses("figure-9", "sensitivity to η, ι and β", "stl10", "sensitivity")
 
 
 @entry("wider-head", "several heads against one wider head (in the text)", "stl10")
@@ -167,7 +160,7 @@ def wider_head(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     note += "for Barlow Twins."
     specs = []
     for method in ("simclr", "barlow"):
-        [spec] = analyze(scale, "wider", scale.config(sets[0], method), LINEAR)
+        [spec] = analyze(scale, "wider", scale.config(sets[0], method))
         title = f"{spec.title}: {settings_class(method).title}"
         specs.append(replace(spec, name=f"wider-{method}", title=title, notes=(note,)))
     return specs

@@ -7,7 +7,7 @@ from amcl.config import Config
 from amcl.experiments.analyses import ANALYSES
 from amcl.experiments.page import Topic
 from amcl.experiments.scales import Scale
-from amcl.experiments.specs import Metric, TableSpec
+from amcl.experiments.specs import LINEAR, Metric, TableSpec
 from amcl.results import Table
 
 Make = Callable[[Scale, tuple[str, ...]], list[TableSpec]]
@@ -51,9 +51,20 @@ def entry(name: str, title: str, *sets: str, histograms: bool = False) -> Callab
     return register
 
 
-def analyze(scale: Scale, name: str, base: Config, metric: Metric) -> list[TableSpec]:
+def analyze(scale: Scale, name: str, base: Config, metric: Metric = LINEAR) -> list[TableSpec]:
     """Return the tables of an analysis at a scale."""
     return ANALYSES[name].specs(base, metric=metric, few=scale.few)
+
+
+def entry_of_analyses(
+    name: str, title: str, data: str, *analyses: str, metric: Metric = LINEAR
+) -> None:
+    """Register an entry that is made of analyses of SimCLR on a data set."""
+
+    @entry(name, title, data)
+    def make(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
+        base = scale.config(sets[0], "simclr")
+        return [spec for each in analyses for spec in analyze(scale, each, base, metric)]
 
 
 def with_note_on_sets(spec: TableSpec, sets: Sequence[str], published: Sequence[str]) -> TableSpec:

@@ -192,7 +192,7 @@ def augmentations(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return one kind of augmentation after the other, for four methods."""
     cells = []
     for method in RESNETS:
-        [spec] = analyze(scale, "augmentations", _config(scale, sets[0], method), LINEAR)
+        [spec] = analyze(scale, "augmentations", _config(scale, sets[0], method))
         cells += [
             replace(cell, labels={**cell.labels, "method": settings_class(method).title})
             for cell in spec.cells
