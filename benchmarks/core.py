@@ -6,22 +6,20 @@ machine hits both. Writes the table to benchmarks/results/core.md and the number
 
 import argparse
 import json
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from results_files import conditions, write_results
 from torch import nn
 
 import amcl
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature
 
-RESULTS = Path(__file__).parent / "results"
 FORMS = {
     "softmax": {"form": "softmax"},
     "top-κ (κ = 100)": {"form": "top_k", "top_k": 100},
@@ -191,13 +189,8 @@ def main(repeats: int) -> None:
     timing("its heads, loss and their update alone", "C = 1, constant τ", parts, "")
     share = numbers["added_share"] = (parts["new_ms"] - parts["old_ms"]) / step["old_ms"]
     rows.append(("what they add, as a share of the full step", "", f"{share:+.1%}", "≤ 5 %"))
-    machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    text = f"{table(rows)}\n\nMeasured by `make bench` on {machine}, {versions}, float32 on CPU.\n"
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "core.md").write_text(f"# Cost of AMCL\n\n{text}")
-    (RESULTS / "core.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
-    print(f"\n{text}")
+    text = f"{table(rows)}\n\nMeasured by `make bench` on {conditions()}, float32 on CPU.\n"
+    write_results("core", "Cost of AMCL", text, numbers)
 
 
 if __name__ == "__main__":

@@ -9,25 +9,23 @@ evaluation.json.
 
 import argparse
 import json
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import torch
+from results_files import conditions, write_results
 from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from amcl.metrics.knn import Metric, knn_predict
 from amcl.metrics.unlabeled import unlabeled
 
-RESULTS = Path(__file__).parent / "results"
 DIM = 512
 K = 200
 TAU = 0.1
@@ -173,22 +171,17 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(results: dict[str, Any]) -> str:
-    """Write the table and the numbers to files, and return the text."""
-    machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+def write(results: dict[str, Any]) -> None:
+    """Write the table and the numbers to files, and print the table."""
     same = min(m["scikit-learn"]["same"] for m in results.values() if "scikit-learn" in m)
     text = (
         f"{table(results)}\n\nFeatures of {DIM} numbers in float32, k = {K}, τ = {TAU}; medians, "
         "in brackets least and most of the rounds. CPU time is that of one thread, time on the "
         f"clock that of all. Predictions are scikit-learn's for {same:.2%} of the queries. The "
         "euclidean search and its product are taken in float64. Measured by "
-        f"`python benchmarks/evaluation.py` on {machine}, {versions}, on CPU.\n"
+        f"`python benchmarks/evaluation.py` on {conditions()}, on CPU.\n"
     )
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "evaluation.md").write_text(f"# Cost of evaluation\n\n{text}")
-    (RESULTS / "evaluation.json").write_text(json.dumps(results, indent=1) + "\n")
-    return text
+    write_results("evaluation", "Cost of evaluation", text, results)
 
 
 if __name__ == "__main__":
@@ -199,4 +192,4 @@ if __name__ == "__main__":
     if args.alone:
         print(json.dumps(alone_here(args.alone)))
     else:
-        print(write(measure(args.rounds)))
+        write(measure(args.rounds))

@@ -5,15 +5,13 @@ Each ratio is the median over repeats of two steps timed in turns. FLOPs are cou
 """
 
 import argparse
-import json
-import platform
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from core import ratio
+from results_files import conditions, write_results
 from torch.utils.flop_counter import FlopCounterMode
 
 from amcl import recipes
@@ -23,7 +21,6 @@ from amcl.methods import MAESettings, Method, make_method
 from amcl.modules import encode_visible, random_mask
 from amcl.training.optimizers import make_optimizer
 
-RESULTS = Path(__file__).parent / "results"
 TINY = "vit_tiny_patch16_224"
 SIZE = 224
 
@@ -137,18 +134,14 @@ def write(rows: list[tuple[str, str, str, str]], numbers: dict[str, Any]) -> Non
     """Write table and numbers into the folder of results."""
     lines = [("", "measured", "ratio", "bound"), ("---",) * 4, *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
     text = (
         f"{table}\n\nSteps are forward, backward and AdamW, 224 pixels, timed in turns; "
         "ratios are medians (lowest … highest). Heads of 4096 hold 36 M weights more in three than "
         "in one, whose gradient and update cost the same at any batch: they show at 8 images, and "
         "not at the thousands of the recipe. Repeat with `python benchmarks/masked.py`. "
-        f"{machine}, torch {torch.__version__}, float32 on CPU.\n"
+        f"{conditions()}, float32 on CPU.\n"
     )
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "masked.md").write_text(f"# Cost of masked image modeling\n\n{text}")
-    (RESULTS / "masked.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
-    print(f"\n{text}")
+    write_results("masked", "Cost of masked image modeling", text, numbers)
 
 
 if __name__ == "__main__":

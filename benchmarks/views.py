@@ -7,22 +7,19 @@ with parameters that are drawn already. Writes to benchmarks/results/views.md an
 """
 
 import argparse
-import json
-import platform
 import statistics
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
+from results_files import conditions, write_results
 
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD, Views, ViewSettings, operations
 from amcl.views.views import _CPU_CHUNK
 
-RESULTS = Path(__file__).parent / "results"
 BATCH = 256
 SIZES = (32, 96)
 OPERATIONS = {"crop and flip": "ae", "jitter": "d", "grayscale": "c", "blur": "b"}
@@ -167,21 +164,17 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(results: dict[str, Any]) -> str:
-    """Write the table and the numbers to files, and return the text."""
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+def write(results: dict[str, Any]) -> None:
+    """Write the table and the numbers to files, and print the table."""
     text = (
         f"{table(results)}\n\nCPU time a view and how many times faster amcl is: medians, in "
         f"brackets least and most of the rounds. Two views of {BATCH} images, one thread, measured "
-        f"by `python benchmarks/views.py` on {platform.machine()}, {versions}, float32 on CPU.\n"
+        f"by `python benchmarks/views.py` on {conditions()}, float32 on CPU.\n"
     )
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "views.md").write_text(f"# Speed of the views\n\n{text}")
-    (RESULTS / "views.json").write_text(json.dumps(results, indent=1) + "\n")
-    return text
+    write_results("views", "Speed of the views", text, results)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9, help="timed rounds of the whole pipeline")
-    print(write(measure(parser.parse_args().rounds)))
+    write(measure(parser.parse_args().rounds))

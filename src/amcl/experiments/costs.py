@@ -70,12 +70,12 @@ def design_topic() -> tuple[Topic, Table]:
     costs = [cost_of(config) for config in designs.values()]
     figure = figure_of(6.4, 3.0)
     ax = figure.subplots()
-    left = [0.0] * len(designs)
+    offsets = [0.0] * len(designs)
     names = [name.replace(", ", ",\n") for name in designs]
     for part, color in zip(("backbone", "heads", "temperature"), PALETTE, strict=False):
         widths = [cost.parameters.get(part, 0) / 1e6 for cost in costs]
-        ax.barh(names, widths, left=left, color=color, height=0.5, label=part)
-        left = [a + b for a, b in zip(left, widths, strict=True)]
+        ax.barh(names, widths, left=offsets, color=color, height=0.5, label=part)
+        offsets = [a + b for a, b in zip(offsets, widths, strict=True)]
     ax.invert_yaxis()
     ax.set_xlabel("parameters in training (millions)")
     bare(ax)

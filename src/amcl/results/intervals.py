@@ -52,7 +52,8 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
 
     if len(values) < 2:
         return None
-    n, mean = len(values), fmean(values)
+    n = len(values)
+    mean = fmean(values)
     reach = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * stdev(values) / math.sqrt(n)
     return mean - reach, mean + reach
 

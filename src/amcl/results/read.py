@@ -60,8 +60,12 @@ def read_run(path: Path) -> Record:
         The record; `settings` are those that change what is learned, without the seed.
 
     Example:
-        >>> read_run(Path("runs/simclr-0")).metrics["knn_top1_test"]  # doctest: +SKIP
-        0.905
+        >>> import tempfile
+        >>> from amcl.config import Config
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "config.toml").write_text(Config().to_toml())
+        >>> read_run(folder).seed
+        0
     """
     settings = _read_config(path / "config.toml")
     learned = {

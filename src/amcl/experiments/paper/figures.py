@@ -135,11 +135,11 @@ def by_number_of_labels(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
         "fully adaptive": "adaptive",
     }
     temperatures = {name: with_scheme(base, scheme) for name, scheme in schemes.items()}
-    left = by_labels(heads, counts)
-    right = by_labels(temperatures, counts)
+    by_heads = by_labels(heads, counts)
+    by_scheme = by_labels(temperatures, counts)
     return [
-        replace(left, name="heads", title="Several heads against one"),
-        replace(right, name="temperatures", title="Temperature schemes, three heads"),
+        replace(by_heads, name="heads", title="Several heads against one"),
+        replace(by_scheme, name="temperatures", title="Temperature schemes, three heads"),
     ]
 
 

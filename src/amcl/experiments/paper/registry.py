@@ -71,5 +71,7 @@ def with_note_on_sets(spec: TableSpec, sets: Sequence[str], published: Sequence[
     """Return the table, with a note if the paper's numbers are of another data set."""
     if all(name in published for name in sets):
         return spec
-    runs, numbers = ", ".join(sets), ", ".join(published)
-    return spec.with_note(f"The paper's numbers are of {numbers}; the runs here are on {runs}.")
+    paper = ", ".join(published)
+    return spec.with_note(
+        f"The paper's numbers are of {paper}; the runs here are on {', '.join(sets)}."
+    )
