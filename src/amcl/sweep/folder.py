@@ -35,6 +35,7 @@ class SweepFolder(StudyFolder):
     `StudyFolder`.
 
     Example:
+        >>> from pathlib import Path
         >>> SweepFolder(Path("sweeps/tau")).run("tau=0.1,seed=0")
         PosixPath('sweeps/tau/runs/tau=0.1,seed=0')
     """
