@@ -185,15 +185,15 @@ def test_passwords_are_not_written_down(tmp_path):
 
 def test_what_a_kill_left_of_a_new_study_is_taken_up(tmp_path):
     """Killed while it wrote its listing, a study has its base and a part of the listing."""
-    folder = StudyFolder(tmp_path)
+    folder = SearchFolder(tmp_path)
     folder.base.write_text(base().to_toml(), encoding="utf-8")
     (tmp_path / ".study.toml.123.writing").write_text("stu")
     definition = Definition(
         config=base(), space=amcl.search.space_from(base(), BETA), objective="knn"
     )
     with pytest.raises(RunError, match="not an empty folder"):  # this base is of another study
-        folder.create(replace(definition, config=base(seed=1)), "", "ours")
-    folder.create(definition, "", "ours")
+        folder.create(replace(definition, config=base(seed=1)))
+    folder.create(definition)
     assert folder.exists()
 
 

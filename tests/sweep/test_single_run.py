@@ -4,10 +4,10 @@ import json
 import signal
 from dataclasses import replace
 
-import amcl.sweep.outcome
 import pytest
 import torch
 
+import amcl.sweep.single_run
 from amcl import recipes
 from amcl.checkpoints import RunFolder
 from amcl.config.fields import with_values
@@ -63,7 +63,7 @@ def test_what_a_kill_left_of_a_new_run_is_no_obstacle(tmp_path, tiny, monkeypatc
         assert not resume
         RunFolder(folder).create(config)
 
-    monkeypatch.setattr(amcl.sweep.outcome, "pretrain", start)
+    monkeypatch.setattr(amcl.sweep.single_run, "pretrain", start)
     (tmp_path / "run").mkdir()
     (tmp_path / "run/.config.toml.123.writing").write_text("[da")
     assert train_or_resume(tiny, tmp_path / "run").status == "complete"
