@@ -6,22 +6,20 @@ machine hits both. Writes the table to benchmarks/results/core.md and the number
 
 import argparse
 import json
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from results_files import conditions, write_results
 from torch import nn
 
 import amcl
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature
 
-RESULTS = Path(__file__).parent / "results"
 FORMS = {
     "softmax": {"form": "softmax"},
     "top-κ (κ = 100)": {"form": "top_k", "top_k": 100},
@@ -30,7 +28,7 @@ FORMS = {
 
 
 def ratio(new: Callable[[], None], old: Callable[[], None], repeats: int) -> dict[str, float]:
-    """Median time of both, timed in turns, and the median of their ratios."""
+    """Return the median times of two calls, timed in turns, and the median of their ratios."""
     times: dict[str, list[float]] = {"new": [], "old": []}
     for call in (new, old):
         call()
@@ -54,7 +52,7 @@ def ratio(new: Callable[[], None], old: Callable[[], None], repeats: int) -> dic
 def trainer(
     backbone: nn.Module, criterion: amcl.ContrastiveLoss, views: torch.Tensor
 ) -> Callable[[], None]:
-    """A training step on two views: backbone, heads, loss, backward, SGD."""
+    """Return a training step on two views: backbone, heads, loss, backward, SGD."""
     heads = amcl.ProjectionHeads(512, 512, 128, num_heads=criterion.num_heads)
     parameters = [*backbone.parameters(), *heads.parameters(), *criterion.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=0.06, momentum=0.9, weight_decay=5e-4)
@@ -68,7 +66,7 @@ def trainer(
 
 
 def full_step(repeats: int) -> dict[str, float]:
-    """A step of ResNet-18 (CIFAR stem), 256 images × 2 views: C = 3 adaptive against C = 1."""
+    """Time a step of ResNet-18 (CIFAR stem), 256 images × 2 views: C = 3 adaptive, and C = 1."""
     from torchvision.models import resnet18
 
     views = torch.randn(2, 256, 3, 32, 32)
@@ -85,7 +83,7 @@ def full_step(repeats: int) -> dict[str, float]:
 
 
 def heads_and_loss(repeats: int) -> dict[str, float]:
-    """The same step on given features, without the backbone: what AMCL adds, free of its noise."""
+    """Time the same step on fixed features, without the backbone and its noise."""
     views = torch.randn(2, 256, 512)
     plain = amcl.ContrastiveLoss(1, ConstantTemperature(0.5))
     new = trainer(nn.Identity(), amcl.AMCLLoss(3, 128).eval(), views)
@@ -93,10 +91,11 @@ def heads_and_loss(repeats: int) -> dict[str, float]:
 
 
 def loss_alone(repeats: int) -> dict[str, dict[str, float]]:
-    """Forward and backward of the loss, three heads, against lightly's NT-Xent on one."""
+    """Time forward and backward of the loss, three heads, against lightly's NT-Xent on one."""
     from lightly.loss import NTXentLoss
 
-    lightly, z = NTXentLoss(0.1), torch.randn(2, 3, 512, 128)
+    lightly = NTXentLoss(0.1)
+    z = torch.randn(2, 3, 512, 128)
     plain = amcl.ContrastiveLoss(1, ConstantTemperature(0.1))
     difference = (plain(z[0, :1], z[1, :1]) - lightly(z[0, 0], z[1, 0])).abs().item()
     assert difference < 1e-5, f"with C = 1 and constant τ we differ from lightly by {difference}"
@@ -113,13 +112,13 @@ def loss_alone(repeats: int) -> dict[str, dict[str, float]]:
 
 
 def memory(anchors: int, max_pairs: int | None) -> dict[str, float]:
-    """Peak memory and time of one forward and backward against 65,536 negatives, 3 heads."""
+    """Return peak memory and time of one forward and backward, 65,536 negatives and 3 heads."""
     command = [sys.executable, __file__, "--memory", str(anchors), str(max_pairs or 0)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def memory_here(anchors: int, max_pairs: int) -> dict[str, float]:
-    """`memory` in this very process."""
+    """Measure `memory` in this process."""
     unit = 1 if sys.platform == "darwin" else 1024
     start_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     z0, z1 = torch.randn(2, 3, anchors, 128, requires_grad=True)
@@ -135,7 +134,7 @@ def memory_here(anchors: int, max_pairs: int) -> dict[str, float]:
 
 
 def blocks_agree() -> float:
-    """Largest relative difference of blocked and plain form, value and gradients, float32."""
+    """Return the largest relative difference of blocked and plain form, in value and gradients."""
     temperature = AdaptiveTemperature(128)
     z0, z1, queue = torch.randn(3, 3, 256, 128).unbind(0)
     results = []
@@ -148,15 +147,16 @@ def blocks_agree() -> float:
 
 
 def table(rows: list[tuple[str, str, str, str]]) -> str:
-    """Markdown of what was measured, against what, the ratio and the bound."""
+    """Return a table in Markdown: subject, measurement, ratio and bound."""
     head = ["| what | measured | ratio or size | bound |", "|---|---|---|---|"]
     return "\n".join(head + [f"| {' | '.join(row)} |" for row in rows])
 
 
 def main(repeats: int) -> None:
-    """Measure all, print the table, write it down."""
+    """Measure everything, print the table and write it to a file."""
     torch.manual_seed(0)
-    rows, numbers = [], {}
+    rows = []
+    numbers = {}
 
     def timing(what: str, old: str, m: dict[str, float], bound: str) -> None:
         numbers[what] = m
@@ -189,13 +189,8 @@ def main(repeats: int) -> None:
     timing("its heads, loss and their update alone", "C = 1, constant τ", parts, "")
     share = numbers["added_share"] = (parts["new_ms"] - parts["old_ms"]) / step["old_ms"]
     rows.append(("what they add, as a share of the full step", "", f"{share:+.1%}", "≤ 5 %"))
-    machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
-    text = f"{table(rows)}\n\nMeasured by `make bench` on {machine}, {versions}, float32 on CPU.\n"
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "core.md").write_text(f"# Cost of AMCL\n\n{text}")
-    (RESULTS / "core.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
-    print(f"\n{text}")
+    text = f"{table(rows)}\n\nMeasured by `make bench` on {conditions()}, float32 on CPU.\n"
+    write_results("core", "Cost of AMCL", text, numbers)
 
 
 if __name__ == "__main__":

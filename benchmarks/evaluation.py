@@ -1,4 +1,4 @@
-"""Time and memory of kNN and of the measures without labels: `python benchmarks/evaluation.py`.
+"""Time and memory of kNN and of the label-free metrics: `python benchmarks/evaluation.py`.
 
 kNN on 50,000 × 10,000 features of 512 numbers against the bare product of both matrices, which no
 exact search by products can beat, and on a smaller set against scikit-learn's brute force: CPU time
@@ -9,27 +9,28 @@ evaluation.json.
 
 import argparse
 import json
-import platform
 import resource
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import torch
+from results_files import conditions, write_results
 from sklearn.neighbors import KNeighborsClassifier
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from amcl.metrics.knn import Metric, knn_predict
 from amcl.metrics.unlabeled import unlabeled
 
-RESULTS = Path(__file__).parent / "results"
-DIM, K, TAU = 512, 200, 0.1
-FULL, SMALL = (50_000, 10_000), (10_000, 2_000)
+DIM = 512
+K = 200
+TAU = 0.1
+FULL = (50_000, 10_000)
+SMALL = (10_000, 2_000)
 _ROWS = 1024
 _CLASSES = 10
 
@@ -37,7 +38,7 @@ Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def data(bank: int, queries: int) -> Tensors:
-    """Bank, labels, queries: features around a center for each class."""
+    """Return bank, labels and queries: features around a center for each class."""
     generator = torch.Generator().manual_seed(0)
     centers = torch.randn(_CLASSES, DIM, generator=generator)
     labels = torch.randint(_CLASSES, (bank + queries,), generator=generator)
@@ -48,7 +49,7 @@ def data(bank: int, queries: int) -> Tensors:
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
-    """Median CPU seconds of two calls, in turns, and the ratio of the first to the second."""
+    """Return median CPU seconds of two calls, in turns, and the ratio of the first to the other."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
     with threadpool_limits(1):
@@ -66,10 +67,11 @@ def in_turns(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]
 
 
 def against_product(metric: Metric, rounds: int) -> dict[str, Any]:
-    """Ours against the product alone, in blocks and in the precision of the metric."""
+    """Time our kNN against the product alone, in blocks and in the precision of the metric."""
     bank, labels, queries = data(*FULL)
     dtype = torch.float32 if metric == "cosine" else torch.float64
-    left, right = queries.to(dtype), bank.to(dtype)
+    left = queries.to(dtype)
+    right = bank.to(dtype)
     memory = torch.empty(_ROWS, len(bank), dtype=dtype)
 
     def product() -> None:
@@ -83,7 +85,7 @@ def against_product(metric: Metric, rounds: int) -> dict[str, Any]:
 
 
 def against_scikit_learn(metric: Metric, rounds: int) -> dict[str, Any]:
-    """Ours against scikit-learn's brute force with the same votes; both must predict the same."""
+    """Time our kNN against scikit-learn's brute force with the same votes."""
     bank, labels, queries = data(*SMALL)
 
     def weights(distance: Any) -> Any:
@@ -103,15 +105,15 @@ def against_scikit_learn(metric: Metric, rounds: int) -> dict[str, Any]:
 
 
 def alone(what: str) -> dict[str, float]:
-    """Time on the clock and peak memory of one call, in a process of its own."""
+    """Return wall time and peak memory of one call, in a process of its own."""
     command = [sys.executable, __file__, "--alone", what]
-    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    measured: dict[str, float] = json.loads(found)
-    return measured
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    measurements: dict[str, float] = json.loads(output)
+    return measurements
 
 
 def alone_here(what: str) -> dict[str, float]:
-    """`alone` in this very process."""
+    """Measure `alone` in this process."""
     if what == "unlabeled":
         h, _, _ = data(10_000, 1)
         noise = torch.randn(2, *h.shape, generator=torch.Generator().manual_seed(1))
@@ -132,9 +134,9 @@ def alone_here(what: str) -> dict[str, float]:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    """All measurements."""
+    """Return all measurements."""
     results: dict[str, Any] = {}
-    # First what runs alone: a new process takes over the peak memory of the one that starts it.
+    # Separate processes come first: they inherit the peak memory of the process that starts them.
     for what in (*get_args(Metric), "unlabeled"):
         runs = [alone(what) for _ in range(rounds)]
         results[what] = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
@@ -142,18 +144,18 @@ def measure(rounds: int) -> dict[str, Any]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     for metric in get_args(Metric):
-        found = {
+        ratios = {
             "product": against_product(metric, rounds),
             "scikit-learn": against_scikit_learn(metric, 3 * rounds),
         }
-        print(metric, json.dumps(found), flush=True)
-        results[metric] |= found
+        print(metric, json.dumps(ratios), flush=True)
+        results[metric] |= ratios
     torch.set_num_threads(threads)
     return results
 
 
 def table(results: dict[str, Any]) -> str:
-    """The measurements in Markdown."""
+    """Return the measurements in Markdown."""
     lines = ["| what | measured | ratio or size |", "|---|---|---|"]
     full, small = (f"{n:,} × {m:,}" for n, m in (FULL, SMALL))
     for what, m in results.items():
@@ -169,22 +171,17 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(results: dict[str, Any]) -> str:
-    """Write the table and the numbers down; returns the text."""
-    machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+def write(results: dict[str, Any]) -> None:
+    """Write the table and the numbers to files, and print the table."""
     same = min(m["scikit-learn"]["same"] for m in results.values() if "scikit-learn" in m)
     text = (
         f"{table(results)}\n\nFeatures of {DIM} numbers in float32, k = {K}, τ = {TAU}; medians, "
         "in brackets least and most of the rounds. CPU time is that of one thread, time on the "
         f"clock that of all. Predictions are scikit-learn's for {same:.2%} of the queries. The "
         "euclidean search and its product are taken in float64. Measured by "
-        f"`python benchmarks/evaluation.py` on {machine}, {versions}, on CPU.\n"
+        f"`python benchmarks/evaluation.py` on {conditions()}, on CPU.\n"
     )
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "evaluation.md").write_text(f"# Cost of evaluation\n\n{text}")
-    (RESULTS / "evaluation.json").write_text(json.dumps(results, indent=1) + "\n")
-    return text
+    write_results("evaluation", "Cost of evaluation", text, results)
 
 
 if __name__ == "__main__":
@@ -195,4 +192,4 @@ if __name__ == "__main__":
     if args.alone:
         print(json.dumps(alone_here(args.alone)))
     else:
-        print(write(measure(args.rounds)))
+        write(measure(args.rounds))

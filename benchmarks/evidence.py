@@ -1,13 +1,13 @@
-"""Evidence on real images: sweeps, what is kept of them, and the tables of the docs.
+"""Evidence on real images: sweeps, their records, and the tables of the docs.
 
     python benchmarks/evidence.py list             # every study, and the command behind it
-    python benchmarks/evidence.py run NAME …       # carry it out with `amcl sweep`, and keep it
+    python benchmarks/evidence.py run NAME …       # carry it out with `amcl sweep`, keep records
     python benchmarks/evidence.py cost [NAME …]    # steps with and without AMCL, timed in turns
-    python benchmarks/evidence.py tables           # results.md and tuning.md in docs, from it
+    python benchmarks/evidence.py tables           # results.md and tuning.md in docs, from these
 
-Studies are in benchmarks/evidence/studies.toml. A sweep that was stopped goes on with the same
-command; what has ended is kept in benchmarks/evidence/NAME.json, from which anyone can make the
-tables anew.
+Studies are in benchmarks/evidence/studies.toml. The same command resumes an interrupted sweep. The
+records of runs that have ended are in benchmarks/evidence/NAME.json, from which anyone can make the
+tables again.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amcl.results import Difference, Group, Measurement, Record, Table, group_by_seed
-from amcl.results.numbers import format_spread
-from amcl.results.seeds import MEASURED
+from amcl.results import Group, Measurement, Record, Table, group_by_seed
+from amcl.results.formatting import format_spread
+from amcl.results.groups import MEASURED
 
 FOLDER = Path(__file__).parent / "evidence"
 DOCS = Path(__file__).parents[1] / "docs"
@@ -39,104 +39,112 @@ METHODS = {
     "barlow": "Barlow Twins",
 }
 SECOND_SET = "stl10-"
-"""Studies of methods on the second set of images are called by it and the method."""
-_WATCHED = ("s", "tau", "tau_std", "at_lower", "at_upper")
+"""Prefix of the names of studies on the second set of images."""
+_STATISTICS = ("s", "tau", "tau_std", "at_lower", "at_upper")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A sweep of the protocol, and what its table compares."""
+    """A sweep, and the comparison of its table.
+
+    Args:
+        name: Name of the study.
+        about: Sentence above its table.
+        options: Options of the method and its network.
+        protocol: Options that all studies of a set of images share.
+        grid: Axes of the sweep.
+        protocols: Protocols that evaluate the runs at their end; none for their last probe.
+        split: Split that the protocols evaluate on.
+        compared: Values of the row that each row is compared with; other axes are the row's own.
+        baseline: Another study, whose row of comparison, or only row, all rows are compared with.
+    """
 
     name: str
-    told: str
+    about: str
     options: str
-    """What is not of the protocol: the method, and its network."""
     protocol: str
-    """The options that all studies of a set of images share."""
     grid: list[str]
     protocols: tuple[str, ...] = ()
-    """What judges the runs at their end; none: their last probe."""
     split: str = "validation"
     compared: dict[str, str] = field(default_factory=dict)
-    """Each row is compared with the one that has these values, and its own of all other axes."""
     baseline: str = ""
-    """Another study, whose row of comparison, or only row, all rows are compared with."""
 
     @property
     def command(self) -> str:
-        """The sweep as it is typed."""
+        """Command of the sweep."""
         words = [self.options, self.protocol, "--grid", *map(shlex.quote, self.grid)]
         if self.protocols:
             words += ["--protocols", *self.protocols, "--split", self.split]
         return " ".join(["amcl sweep", *words, f"--out sweeps/{self.name}"])
 
     @property
-    def shown(self) -> dict[str, str]:
-        """The metrics of its table, and what they are called."""
+    def metrics(self) -> dict[str, str]:
+        """Metrics of its table, with their names there."""
         if not self.protocols:
             return {"knn_validation": "kNN"}
         names = {"knn": "kNN", "linear": "linear probe", "logistic": "logistic regression"}
         return {f"{name}_top1_{self.split}": names[name] for name in self.protocols}
 
     @property
-    def kept(self) -> Path:
+    def records_file(self) -> Path:
+        """File of the records of its runs."""
         return FOLDER / f"{self.name}.json"
 
 
 def studies() -> dict[str, Study]:
-    """Every study by its name."""
-    read = tomllib.loads((FOLDER / "studies.toml").read_text(encoding="utf-8"))
+    """Return all studies by their names."""
+    tables = tomllib.loads((FOLDER / "studies.toml").read_text(encoding="utf-8"))
     by_name = {}
-    for name, entry in read["study"].items():
-        network = read["networks"][entry.pop("network")]
-        protocol = " ".join(read["images"][entry.pop("images", "cifar10")].split())
+    for name, entry in tables["study"].items():
+        network = tables["networks"][entry.pop("network")]
+        protocol = " ".join(tables["images"][entry.pop("images", "cifar10")].split())
         entry |= {"options": f"{entry['options']} {network}", "protocol": protocol}
         by_name[name] = Study(name=name, **entry)
     return by_name
 
 
-def keep(study: Study, sweep: Path) -> int:
-    """Write the records of a sweep's runs that ended well; return their number."""
+def write_records(study: Study, sweep: Path) -> int:
+    """Write the records of the runs of a sweep whose metrics count, and return their number."""
     from amcl.sweep.folder import SweepFolder
 
     folder = SweepFolder(sweep)
     runs = []
     if not folder.exists():
-        sys.exit(f"there is no sweep in {sweep}: run it first, or go where it was run.")
+        sys.exit(f"there is no sweep in {sweep}: run it first, or change to the folder of its run.")
     for record in folder.records():
         if record.status in MEASURED:
             metrics = {name: round(value, 5) for name, value in record.metrics.items()}
             run = {"values": record.values, "ending": record.status, "metrics": metrics}
-            runs.append(run | course(folder.run(record.name)))
+            runs.append(run | training_facts(folder.run(record.name)))
     text = json.dumps({"command": study.command, "runs": runs}, indent=1, ensure_ascii=False)
-    study.kept.write_text(text + "\n", encoding="utf-8")
+    study.records_file.write_text(text + "\n", encoding="utf-8")
     return len(runs)
 
 
-def course(run: Path) -> dict[str, Any]:
-    """Speed of a run, its last temperatures as means over heads, and what it ran on."""
+def training_facts(run: Path) -> dict[str, Any]:
+    """Return the speed of a run, its last temperatures as means over heads, and its packages."""
     from amcl.checkpoints import read_metrics
 
     epochs = [row for row in read_metrics(run) if row["kind"] == "epoch"]
     speed = statistics.median(row["images_per_second"] for row in epochs[1:] or epochs)
-    last: dict[str, list[float]] = {}
+    by_head: dict[str, list[float]] = {}
     for name, value in epochs[-1].items():
         measure, slash, _ = name.partition("/head")
-        if slash and measure.rpartition("_")[0] in _WATCHED:
-            last.setdefault(measure, []).append(value)
+        if slash and measure.rpartition("_")[0] in _STATISTICS:
+            by_head.setdefault(measure, []).append(value)
     lines = (run / "environment.jsonl").read_text(encoding="utf-8").splitlines()
-    began = json.loads(lines[0])
+    environment = json.loads(lines[0])
     return {
         "images_per_second": round(speed, 1),
-        "last": {name: round(statistics.fmean(values), 4) for name, values in last.items()},
-        "packages": {name: began["packages"][name] for name in ("amcl-torch", "torch", "timm")},
-        "threads": began["threads"],
+        "last": {name: round(statistics.fmean(values), 4) for name, values in by_head.items()},
+        "packages": {n: environment["packages"][n] for n in ("amcl-torch", "torch", "timm")},
+        "threads": environment["threads"],
     }
 
 
 def groups_of(study: Study) -> list[Group]:
-    """Return the records that are kept of a study, by what they differ in but for the seed."""
-    runs = json.loads(study.kept.read_text(encoding="utf-8"))["runs"]
+    """Return the records of a study in groups that differ in their seeds alone."""
+    runs = json.loads(study.records_file.read_text(encoding="utf-8"))["runs"]
     return group_by_seed(
         Record(
             name=study.name,
@@ -149,7 +157,7 @@ def groups_of(study: Study) -> list[Group]:
     )
 
 
-def spread(measurement: Measurement | Difference | None, sign: bool = False) -> str:
+def spread(measurement: Measurement | None, sign: bool = False) -> str:
     """Return mean ± standard deviation in percent, or in points.
 
     >>> spread(Measurement.of({0: 0.40, 1: 0.42})), spread(Measurement.of({0: 0.4}))
@@ -161,17 +169,17 @@ def spread(measurement: Measurement | Difference | None, sign: bool = False) -> 
 
 
 def table(study: Study) -> str:
-    """Return the runs of a study by what they differ in, in Markdown."""
+    """Return the table of a study in Markdown, a row for each group of seeds."""
     groups = groups_of(study)
     axes = list(dict.fromkeys(name for group in groups for name in group.values))
     compares = bool(study.compared or study.baseline)
     header = [*axes, "seeds"]
-    for name in study.shown.values():
+    for name in study.metrics.values():
         header += [name, "gain"] if compares else [name]
     rows = []
     for group in groups:
         cells = [group.values.get(axis, "–") for axis in axes] + [str(len(group.records))]
-        for name in study.shown:
+        for name in study.metrics:
             measurement = group.measurement(name)
             cells.append(spread(measurement))
             if compares:
@@ -183,20 +191,20 @@ def table(study: Study) -> str:
 
 
 def summary(by_name: dict[str, Study]) -> str:
-    """The methods side by side: tuned baseline, with AMCL, gain, and the time of a step."""
+    """Return the methods side by side: tuned baseline, with AMCL, gain, and time of a step."""
     cost = json.loads(COST.read_text(encoding="utf-8"))
     rows = [
-        [*cells, told_slower(cost[name])]
-        for name in made(by_name)
+        [*cells, format_slowdown(cost[name])]
+        for name in methods_with_records(by_name)
         for cells in sides(by_name[name], METHODS[name])
     ]
     return markdown(["", "tuned baseline", "+ AMCL", "gain", "time of a step"], rows)
 
 
 def summary_of_defaults(by_name: dict[str, Study]) -> str:
-    """The same on STL-10, where nothing was tuned."""
+    """Return the methods side by side on STL-10, where nothing was tuned."""
     rows = []
-    for name in made(by_name, SECOND_SET):
+    for name in methods_with_records(by_name, SECOND_SET):
         study = by_name[SECOND_SET + name]
         base = by_name[study.baseline] if study.baseline else study
         tau = f", best constant τ {base.compared['tau']}" if "tau" in base.compared else ""
@@ -205,8 +213,9 @@ def summary_of_defaults(by_name: dict[str, Study]) -> str:
 
 
 def gains_by_views(by_name: dict[str, Study]) -> dict[str, dict[int, float]]:
-    """Gains of kNN in points, by kinds of augmentation and seed."""
-    study, name = by_name["views"], "knn_top1_test"
+    """Return the gains of kNN in points, by kinds of augmentation and seed."""
+    study = by_name["views"]
+    name = "knn_top1_test"
     gains = {}
     for group in groups_of(study):
         reference = reference_of(study, group.values)
@@ -217,12 +226,12 @@ def gains_by_views(by_name: dict[str, Study]) -> dict[str, dict[int, float]]:
 
 
 def trend(by_name: dict[str, Study]) -> str:
-    """By how much the gain rises with each kind of augmentation that is added."""
+    """Return a sentence on the change of the gain with each kind of augmentation."""
     gains = gains_by_views(by_name)
     kinds = [len(views) for views in gains]
     seeds = list(next(iter(gains.values())))
     slopes = [
-        statistics.linear_regression(kinds, [of[seed] for of in gains.values()]).slope
+        statistics.linear_regression(kinds, [by_seed[seed] for by_seed in gains.values()]).slope
         for seed in seeds
     ]
     error = statistics.stdev(slopes) / len(slopes) ** 0.5
@@ -242,19 +251,20 @@ SUMMARIES = {
 
 
 def sides(study: Study, label: str) -> list[list[str]]:
-    """For each metric: its name, the baseline, with AMCL, and the gain."""
-    theirs, ours = pair_of(study)
+    """Return a row for each metric: its name, the baseline, with AMCL, and the gain."""
+    baseline, ours = pair_of(study)
     rows = []
-    for metric, name in study.shown.items():
-        first, second = theirs.measurement(metric), ours.measurement(metric)
+    for metric, name in study.metrics.items():
+        first = baseline.measurement(metric)
+        second = ours.measurement(metric)
         gain = spread(second.minus(first), sign=True)
         rows.append([f"{label}, {name}", spread(first), spread(second), gain])
     return rows
 
 
-def made(by_name: dict[str, Study], prefix: str = "") -> list[str]:
-    """The methods whose runs have been made."""
-    return [name for name in METHODS if by_name[prefix + name].kept.exists()]
+def methods_with_records(by_name: dict[str, Study], prefix: str = "") -> list[str]:
+    """Return the methods whose studies have records."""
+    return [name for name in METHODS if by_name[prefix + name].records_file.exists()]
 
 
 def reference_of(study: Study, values: dict[str, str]) -> Group:
@@ -265,8 +275,8 @@ def reference_of(study: Study, values: dict[str, str]) -> Group:
             (group,) = groups_of(study)
             return group
         values = {}
-    wanted = values | study.compared
-    return next(group for group in groups_of(study) if group.values == wanted)
+    values = values | study.compared
+    return next(group for group in groups_of(study) if group.values == values)
 
 
 def pair_of(study: Study) -> tuple[Group, Group]:
@@ -277,32 +287,32 @@ def pair_of(study: Study) -> tuple[Group, Group]:
     return base, ours
 
 
-def slower(cost: dict[str, Any]) -> tuple[float, float, float]:
-    """The time of a step with AMCL over one without, each with the one it took turns with.
+def slowdown(cost: dict[str, Any]) -> tuple[float, float, float]:
+    """Return the ratio of the times of a step with and without AMCL, measured in turns.
 
-    The median of all turns, and the limits between which it lies with 95 % confidence: the order
-    of the turns alone decides them, so that a few slow ones do not.
+    It is the median of all turns, with its 95 % confidence limits. These depend on the order of the
+    ratios alone, so that a few slow turns do not change them.
 
-    >>> slower({"seconds": {"baseline": [1.0, 4.0, 1.0], "+ AMCL": [1.1, 4.2, 1.5]}})
+    >>> slowdown({"seconds": {"baseline": [1.0, 4.0, 1.0], "+ AMCL": [1.1, 4.2, 1.5]}})
     (1.1, 1.05, 1.5)
     """
     turns = zip(cost["seconds"]["+ AMCL"], cost["seconds"]["baseline"], strict=True)
-    ratios = sorted(ours / theirs for ours, theirs in turns)
+    ratios = sorted(amcl / baseline for amcl, baseline in turns)
     # Of n turns about n/2 ± 0.98 √n lie below the true median: 1.96 deviations of a fair coin.
     outside = max(0, int(len(ratios) / 2 - 0.98 * len(ratios) ** 0.5))
     return statistics.median(ratios), ratios[outside], ratios[-1 - outside]
 
 
-def told_slower(cost: dict[str, Any]) -> str:
-    """`slower` as a cell of a table."""
-    median, least, most = slower(cost)
-    return f"× {median:.2f} ({least:.2f}–{most:.2f})"
+def format_slowdown(cost: dict[str, Any]) -> str:
+    """Return `slowdown` as a cell of a table."""
+    median, low, high = slowdown(cost)
+    return f"× {median:.2f} ({low:.2f}–{high:.2f})"
 
 
 def measure_cost(names: Sequence[str], by_name: dict[str, Study], steps: int) -> None:
-    """Time steps with and without AMCL as studies take them, on a machine that does nothing else.
+    """Measure the time of steps with and without AMCL, on a machine that does nothing else.
 
-    What was measured of other studies before is kept.
+    The file keeps the measurements of other studies.
     """
     costs = json.loads(COST.read_text(encoding="utf-8")) if COST.exists() else {}
     for name in names:
@@ -314,65 +324,65 @@ def measure_cost(names: Sequence[str], by_name: dict[str, Study], steps: int) ->
             out = Path(folder) / "cost.json"
             words = [sys.executable, "-m", *shlex.split(command), "--json", str(out)]
             subprocess.run(words, check=True)
-            read = json.loads(out.read_text(encoding="utf-8"))
-        seconds = {side["name"]: side["measured"]["seconds"] for side in read["columns"]}
-        costs[name] = {"command": command, "ratios": read["ratios"], "seconds": seconds}
+            report = json.loads(out.read_text(encoding="utf-8"))
+        seconds = {side["name"]: side["measured"]["seconds"] for side in report["columns"]}
+        costs[name] = {"command": command, "ratios": report["ratios"], "seconds": seconds}
         text = json.dumps(costs, indent=1, ensure_ascii=False)
         COST.write_text(text + "\n", encoding="utf-8")
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table without its last line break."""
+    """Return a table in Markdown, without its last line break."""
     return Table(header, rows, left=len(header)).to_markdown().rstrip()
 
 
 def block(study: Study) -> str:
-    """A table with its command folded away, as it stands in the page."""
+    """Return a table with its command folded away, as the page has it."""
     command = f"<details><summary>Command</summary>\n\n```\n{study.command}\n```\n\n</details>"
-    return f"{study.told}\n\n{table(study)}\n\n{command}"
+    return f"{study.about}\n\n{table(study)}\n\n{command}"
 
 
 def page(text: str) -> str:
-    """The page with every block between its marks made anew."""
+    """Return the page with every block between its marks made again."""
     by_name = studies()
 
-    def made(mark: re.Match[str]) -> str:
+    def replacement(mark: re.Match[str]) -> str:
         name = mark["name"]
-        shown = SUMMARIES[name](by_name) if name in SUMMARIES else block(by_name[name])
-        return f"<!-- {name} -->\n{shown}\n<!-- end -->"
+        content = SUMMARIES[name](by_name) if name in SUMMARIES else block(by_name[name])
+        return f"<!-- {name} -->\n{content}\n<!-- end -->"
 
-    return re.sub(r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- end -->", made, text, flags=re.DOTALL)
+    return re.sub(r"<!-- (?P<name>[\w-]+) -->\n.*?<!-- end -->", replacement, text, flags=re.DOTALL)
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=["list", "run", "keep", "cost", "tables"])
+    parser.add_argument("action", choices=["list", "run", "keep", "cost", "tables"])
     parser.add_argument("names", nargs="*", help="studies; none: all, or with cost one a method")
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
-    parser.add_argument("--steps", type=int, default=40, help="that cost takes of each")
+    parser.add_argument("--steps", type=int, default=40, help="steps that cost measures")
     args = parser.parse_args()
     by_name = studies()
     if unknown := [name for name in args.names if name not in by_name]:
         sys.exit(f"there is no study {', '.join(unknown)}: there are {', '.join(by_name)}.")
-    chosen = [by_name[name] for name in args.names or by_name]
-    if args.what == "tables":
+    if args.action == "tables":
         for path in PAGES:
             path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
         return
-    if args.what == "cost":
+    if args.action == "cost":
         measure_cost(args.names or list(METHODS), by_name, args.steps)
         return
-    for study in chosen:
-        if args.what == "list":
-            print(f"{study.name}: {study.told}\n  {study.command}\n")
+    for study in (by_name[name] for name in args.names or by_name):
+        if args.action == "list":
+            print(f"{study.name}: {study.about}\n  {study.command}\n")
             continue
-        if args.what == "run":
+        if args.action == "run":
             words = [sys.executable, "-m", *shlex.split(study.command), "--jobs", str(args.jobs)]
             subprocess.run(words, check=True)
-        print(f"{study.name}: {keep(study, Path('sweeps') / study.name)} runs are kept")
+        count = write_records(study, Path("sweeps") / study.name)
+        print(f"{study.name}: {count} runs are kept")
 
 
 if __name__ == "__main__":

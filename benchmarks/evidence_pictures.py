@@ -1,42 +1,71 @@
-"""The pictures of docs/results.md, from what benchmarks/evidence holds.
+"""Pictures of docs/results.md, from the records in benchmarks/evidence.
 
     python benchmarks/evidence_pictures.py
 
-Each picture carries the SHA-256 of the numbers that it shows, by which a test sees that it is not
-older than they are.
+The metadata of each picture has the SHA-256 of the records that it shows, so that a test detects
+pictures that are out of date.
 """
 
 import hashlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from amcl.drawing import BLUE, FAINT, VERMILION, bare, figure_of, legend_below
 from amcl.results import Group
-from amcl.results.charts import seed_dots
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where a test loads this file by its path
 
 import evidence
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 FOLDER = evidence.DOCS / "images"
 KNN = "knn_top1_test"
 
 
+def seed_dots(
+    ax: "Axes",
+    xs: Sequence[float],
+    values: Sequence[Sequence[float]],
+    color: str,
+    *,
+    label: str = "",
+    mean: float = 0.0,
+) -> None:
+    """Draw a dot for each seed at each position, and a line at the means.
+
+    Args:
+        ax: The axes.
+        xs: Positions on the horizontal axis.
+        values: The numbers of all seeds at each position.
+        color: Color of dots and lines.
+        label: Name in the legend.
+        mean: Half the width of a line at each mean; 0 joins the means by one line.
+    """
+    means = [fmean(points) for points in values]
+    for x, points, middle in zip(xs, values, means, strict=True):
+        ax.plot([x] * len(points), points, "o", color=color, ms=4, alpha=0.5)
+        if mean:
+            ax.plot([x - mean, x + mean], [middle, middle], color=color, lw=2, label=label)
+    if not mean:
+        ax.plot(xs, means, color=color, lw=2, label=label)
+
+
 def gains() -> "Figure":
-    """Gain of AMCL for each method: a dot for each seed, a line at their mean."""
+    """Return a chart of the gain of AMCL for each method: dots are seeds, lines are means."""
     figure = figure_of(6.4, 3.0)
     ax = figure.subplots()
     ax.axhline(0.0, color=FAINT, linewidth=1)
     studies = evidence.studies()
-    names = evidence.made(studies)
+    names = evidence.methods_with_records(studies)
     for i, name in enumerate(names):
         base, ours = evidence.pair_of(studies[name])
-        sides = zip((-0.14, 0.14), (BLUE, VERMILION), studies[name].shown.items(), strict=True)
+        sides = zip((-0.14, 0.14), (BLUE, VERMILION), studies[name].metrics.items(), strict=True)
         for shift, color, (metric, label) in sides:
             gain = ours.measurement(metric).minus(base.measurement(metric))
             points = [100 * value for value in gain.by_seed.values()]
@@ -50,7 +79,7 @@ def gains() -> "Figure":
 
 
 def kinds() -> "Figure":
-    """kNN by kinds of augmentation, without AMCL and with it, and the gain of AMCL."""
+    """Return charts of kNN by kinds of augmentation, without and with AMCL, and of the gain."""
     figure = figure_of(6.4, 3.0)
     ax, added = figure.subplots(1, 2)
     sides = {
@@ -77,7 +106,7 @@ def kinds() -> "Figure":
 
 
 def constants() -> "Figure":
-    """kNN by the constant temperature, and AMCL's, which has none to choose."""
+    """Return a chart of kNN by the constant temperature, beside AMCL, which has none to choose."""
     studies = evidence.studies()
     figure = figure_of(6.4, 3.0)
     axes = figure.subplots(1, len(CONSTANTS), sharey=True)
@@ -110,20 +139,19 @@ def _percent(group: Group) -> list[float]:
 
 
 PICTURES: dict[str, tuple[tuple[str, ...], Callable[[], "Figure"]]] = {
-    "gains": (tuple(evidence.made(evidence.studies())), gains),
+    "gains": (tuple(evidence.methods_with_records(evidence.studies())), gains),
     "kinds": (("views",), kinds),
     "constants": (tuple(f"stl10-{name}" for name in CONSTANTS), constants),
 }
-"""Each picture: the studies that it shows, and how it is drawn."""
+"""Studies that each picture shows, and the function that draws it."""
 
 
 def source(names: tuple[str, ...]) -> str:
-    """The SHA-256 of what is kept of these studies, and of those they are compared with."""
+    """Return the SHA-256 of the records of these studies, and of their baselines."""
     studies = evidence.studies()
-    shown = [studies[name] for name in names]
-    shown += [studies[study.baseline] for study in shown if study.baseline]
-    read = b"".join(study.kept.read_bytes() for study in shown)
-    return hashlib.sha256(read).hexdigest()
+    sources = [studies[name] for name in names]
+    sources += [studies[study.baseline] for study in sources if study.baseline]
+    return hashlib.sha256(b"".join(s.records_file.read_bytes() for s in sources)).hexdigest()
 
 
 def main() -> None:

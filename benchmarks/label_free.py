@@ -1,8 +1,8 @@
-"""How well measures without labels stand in for accuracy, over the trials of a study.
+"""Rank correlation of label-free metrics with accuracy, over the trials of a study.
 
     python benchmarks/label_free.py studies/first
 
-prints Spearman's rank correlation of each with the kNN accuracy that trials were judged by.
+prints Spearman's rank correlation of each metric with the kNN accuracy of the trials.
 """
 
 import argparse
@@ -12,23 +12,24 @@ from scipy.stats import spearmanr
 
 from amcl.checkpoints import open_model
 from amcl.evaluation.model import JudgedOn, evaluation_of
-from amcl.sweep.outcome import probes
+from amcl.sweep.single_run import read_probes
 
 
 def main() -> None:
-    """Measure the backbone of each complete trial, and correlate."""
+    """Evaluate the backbone of each complete trial, and print the correlations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("study", type=Path, help="the folder of a study with labeled images")
     runs = sorted((parser.parse_args().study / "trials").glob("*/backbone.safetensors"))
-    accuracy, measured = [], []
+    accuracies = []
+    metrics = []
     for run in (file.parent for file in runs):
-        accuracy.append(probes(run)[-1]["knn_validation"])
+        accuracies.append(read_probes(run)[-1]["knn_validation"])
         evaluation = evaluation_of(open_model(run), JudgedOn(split="validation"))
-        measured.append(evaluation.run("unlabeled").metrics)
+        metrics.append(evaluation.run("unlabeled").metrics)
     print(f"{len(runs)} trials; rank correlation with kNN accuracy:")
-    for name in measured[0]:
-        found = spearmanr([metrics[name] for metrics in measured], accuracy).statistic
-        print(f"  {name:<20} {found:+.2f}")
+    for name in metrics[0]:
+        correlation = spearmanr([trial[name] for trial in metrics], accuracies).statistic
+        print(f"  {name:<20} {correlation:+.2f}")
 
 
 if __name__ == "__main__":

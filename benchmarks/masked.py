@@ -5,15 +5,13 @@ Each ratio is the median over repeats of two steps timed in turns. FLOPs are cou
 """
 
 import argparse
-import json
-import platform
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from core import ratio
+from results_files import conditions, write_results
 from torch.utils.flop_counter import FlopCounterMode
 
 from amcl import recipes
@@ -23,13 +21,12 @@ from amcl.methods import MAESettings, Method, make_method
 from amcl.modules import encode_visible, random_mask
 from amcl.training.optimizers import make_optimizer
 
-RESULTS = Path(__file__).parent / "results"
 TINY = "vit_tiny_patch16_224"
 SIZE = 224
 
 
 def encoder(masked_share: float, batch: int) -> Callable[[], None]:
-    """A step of ViT-Ti alone: forward, backward, AdamW."""
+    """Return a step of ViT-Ti alone: forward, backward, AdamW."""
     torch.manual_seed(0)
     network = Backbone(BackboneSettings(name=TINY), SIZE).network
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
@@ -46,7 +43,7 @@ def encoder(masked_share: float, batch: int) -> Callable[[], None]:
 
 
 def trainer(config: Config, batch: int, image_size: int = SIZE) -> Callable[[], None]:
-    """A training step of a method: forward, backward, its optimizer."""
+    """Return a training step of a method: forward, backward, its optimizer."""
     method = method_of(config, image_size)
     optimizer = make_optimizer(method, config.optimizer, batch)
     views = torch.randn(method.num_views, batch, 3, image_size, image_size)
@@ -61,13 +58,13 @@ def trainer(config: Config, batch: int, image_size: int = SIZE) -> Callable[[], 
 
 
 def method_of(config: Config, image_size: int) -> Method:
-    """The method of a configuration, with random weights."""
+    """Return the method of a configuration, with random weights."""
     torch.manual_seed(0)
     return make_method(config.method, Backbone(config.backbone, image_size))
 
 
 def autoencoder(masked_share: float, batch: int) -> Callable[[], None]:
-    """A step of MAE on ViT-Ti with a decoder in proportion to it: 128 wide, 2 blocks."""
+    """Return a step of MAE on ViT-Ti with a decoder in proportion to it: 128 wide, 2 blocks."""
     settings = MAESettings(
         mask_ratio=masked_share, decoder_dim=128, decoder_depth=2, decoder_heads=4
     )
@@ -76,23 +73,24 @@ def autoencoder(masked_share: float, batch: int) -> Callable[[], None]:
 
 
 def can(network: str, amcl: bool) -> Config:
-    """CAN as on ImageNet, on another network."""
+    """Return CAN as on ImageNet, with another network."""
     config = recipes.recipe("imagenet-can-amcl" if amcl else "imagenet-can")
     return replace(config, backbone=replace(config.backbone, name=network))
 
 
 def cost(name: str, image_size: int) -> dict[str, float]:
-    """Parameters that train, and FLOPs of a forward pass, for each image."""
-    method, images = method_of(recipes.recipe(name), image_size), 2
+    """Return the number of trained parameters, and the FLOPs of a forward pass per image."""
+    method = method_of(recipes.recipe(name), image_size)
+    images = 2
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad():
-        method(*torch.randn(method.num_views, images, 3, image_size, image_size))
+        method(torch.randn(method.num_views, images, 3, image_size, image_size))
     trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
     return {"parameters": trained, "flops": counter.get_total_flops() / images}
 
 
 def main(repeats: int) -> None:
-    """Measure all, print the table, write it down."""
+    """Measure everything, print the table and write it to a file."""
     rows: list[tuple[str, str, str, str]] = []
     numbers: dict[str, Any] = {}
 
@@ -133,21 +131,17 @@ def main(repeats: int) -> None:
 
 
 def write(rows: list[tuple[str, str, str, str]], numbers: dict[str, Any]) -> None:
-    """Leave table and numbers under results."""
+    """Write table and numbers into the folder of results."""
     lines = [("", "measured", "ratio", "bound"), ("---",) * 4, *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = f"{platform.machine()}, {torch.get_num_threads()} threads"
     text = (
         f"{table}\n\nSteps are forward, backward and AdamW, 224 pixels, timed in turns; "
         "ratios are medians (lowest … highest). Heads of 4096 hold 36 M weights more in three than "
         "in one, whose gradient and update cost the same at any batch: they show at 8 images, and "
         "not at the thousands of the recipe. Repeat with `python benchmarks/masked.py`. "
-        f"{machine}, torch {torch.__version__}, float32 on CPU.\n"
+        f"{conditions()}, float32 on CPU.\n"
     )
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "masked.md").write_text(f"# Cost of masked image modeling\n\n{text}")
-    (RESULTS / "masked.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
-    print(f"\n{text}")
+    write_results("masked", "Cost of masked image modeling", text, numbers)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ SMOKE = {"data": "builtin", "images": 512, "epochs": 2, "split": "validation"}
 
 
 class Trained(NamedTuple):
-    """What an arm has when its training ends."""
+    """The state of an arm at the end of its training."""
 
     backbone: "Backbone"
     mean: tuple[float, ...]
@@ -69,18 +69,18 @@ class Trained(NamedTuple):
     start_gb: float
     """Peak memory before any image was read."""
     workers: dict[str, Any]
-    """How many processes helped, and the memory of the largest that is not shared."""
+    """Number of worker processes, and the memory of the largest that is not shared."""
 
 
 def network() -> "BackboneSettings":
-    """The network of all arms: ResNet-18 of a quarter of its width, with the stem for CIFAR."""
+    """Return the network of all arms: ResNet-18 of a quarter of its width, with the small stem."""
     from amcl.backbones import BackboneSettings
 
     return BackboneSettings(name="resnet18", width=0.25, stem="small")
 
 
 def load(args: argparse.Namespace, split: Any) -> "DataSet":
-    """The images: the same to train on whatever `split` they are judged on."""
+    """Return the images; those to train on are the same for each `split`."""
     from amcl.data import load_dataset
 
     root = Path(args.data_root) if args.data_root else None
@@ -96,7 +96,7 @@ def load(args: argparse.Namespace, split: Any) -> "DataSet":
 
 
 def configuration(args: argparse.Namespace, method: str, library: str) -> "Config":
-    """A run of amcl with lightly's views, heads, loss and optimizer."""
+    """Return a run of amcl with lightly's views, heads, loss and optimizer."""
     from amcl.config import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
     from amcl.methods import BarlowTwinsSettings, SimCLRSettings
     from amcl.recipes import with_amcl
@@ -141,7 +141,7 @@ def configuration(args: argparse.Namespace, method: str, library: str) -> "Confi
 
 
 def train_amcl(args: argparse.Namespace, method: str, library: str) -> Trained:
-    """As `amcl pretrain` trains; speeds are from its own metrics."""
+    """Train like `amcl pretrain`; speeds are from its metrics."""
     # lightly brings torchmetrics along, which Fabric loads where it finds it, and SciPy and
     # matplotlib with it. Where amcl is installed alone there is none.
     sys.modules["torchmetrics"] = None  # type: ignore[assignment]
@@ -171,7 +171,8 @@ class Pictures:
     """Images as torchvision's CIFAR-10 gives them: PIL, made from an array (N, H, W, 3)."""
 
     def __init__(self, images: "np.ndarray[Any, Any]", transform: Any) -> None:
-        self.images, self.transform = images, transform
+        self.images = images
+        self.transform = transform
 
     def __len__(self) -> int:
         return len(self.images)
@@ -181,7 +182,7 @@ class Pictures:
 
 
 def parts_of_lightly(method: str, dim: int) -> tuple[Any, "nn.Module", "nn.Module"]:
-    """lightly's transform, head and loss, as in its example of this method."""
+    """Return lightly's transform, head and loss, as in its example of this method."""
     from lightly.loss import BarlowTwinsLoss, NTXentLoss  # type: ignore[import-untyped]
     from lightly.models.modules import heads  # type: ignore[import-untyped]
     from lightly.transforms import byol_transform as byol
@@ -195,7 +196,7 @@ def parts_of_lightly(method: str, dim: int) -> tuple[Any, "nn.Module", "nn.Modul
 
 
 def train_lightly(args: argparse.Namespace, method: str) -> Trained:
-    """The loop of lightly's examples."""
+    """Train with the loop of lightly's examples."""
     import torch
     from lightly.transforms.utils import IMAGENET_NORMALIZE
 
@@ -220,9 +221,11 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
     )
     parameters = [*backbone.parameters(), *head.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum)
-    rates, steps = [], 0
+    rates = []
+    steps = 0
     for _ in range(args.epochs):
-        begun, total = time.perf_counter(), torch.zeros(())
+        start = time.perf_counter()
+        total = torch.zeros(())
         for view0, view1 in loader:
             loss = criterion(head(backbone(view0)), head(backbone(view1)))
             total += loss.detach()
@@ -230,7 +233,7 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
             optimizer.step()
             optimizer.zero_grad()
             steps += 1
-        rates.append(len(loader) * args.batch_size / (time.perf_counter() - begun))
+        rates.append(len(loader) * args.batch_size / (time.perf_counter() - start))
     return Trained(
         backbone,
         mean=tuple(IMAGENET_NORMALIZE["mean"]),
@@ -243,13 +246,13 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
     )
 
 
-def judge(args: argparse.Namespace, trained: Trained) -> float:
-    """kNN accuracy: images of the split against the images that were trained on."""
+def evaluate(args: argparse.Namespace, trained: Trained) -> float:
+    """Return the kNN accuracy of images of the split against the training images."""
     from amcl.evaluation import Transform, features_of, knn_accuracy
 
     probe = load(args, args.split).probe
     if probe is None:
-        raise RuntimeError("a set that is judged on has labels")
+        raise RuntimeError("a set to evaluate on has labels")
     transform = Transform(image_size=SIZE, mean=trained.mean, std=trained.std)
     bank, queries = (
         features_of(trained.backbone, part.images, transform, show_progress=False).values
@@ -259,58 +262,58 @@ def judge(args: argparse.Namespace, trained: Trained) -> float:
 
 
 def peak_gb() -> float:
-    """Peak resident memory of this process so far, without those that it has started."""
+    """Return the peak resident memory of this process so far, without its children."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def workers_now() -> dict[str, Any]:
-    """How many processes help this one, and what the largest holds that is not shared, on Linux.
+    """Return the number of workers, and the memory of the largest that is not shared, on Linux.
 
     A worker begins as a copy of this process whose pages both share: as resident memory they would
     be counted twice.
     """
-    places = [Path(f"/proc/{p.pid}/smaps_rollup") for p in multiprocessing.active_children()]
-    held = [
+    files = [Path(f"/proc/{p.pid}/smaps_rollup") for p in multiprocessing.active_children()]
+    private = [
         sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private_"))
-        for text in (place.read_text() for place in places if place.exists())
+        for text in (file.read_text() for file in files if file.exists())
     ]
-    return {"number": len(places), "own_gb": max(held) * 1024 / 1e9 if held else None}
+    return {"number": len(files), "own_gb": max(private) * 1024 / 1e9 if private else None}
 
 
 def measure_here(args: argparse.Namespace, method: str, library: str) -> dict[str, Any]:
-    """Train and judge one arm in this very process."""
+    """Train and evaluate one arm in this process."""
     import torch
 
     of_lightly = library == "lightly"
-    begun = time.perf_counter()
+    start = time.perf_counter()
     trained = train_lightly(args, method) if of_lightly else train_amcl(args, method, library)
-    found = {
+    measurements = {
         "images_per_second": statistics.median(trained.rates[1:] or trained.rates),
         "peak_gb": peak_gb() + (trained.workers["own_gb"] or 0.0) * trained.workers["number"],
         "start_gb": trained.start_gb,
         "workers": trained.workers,
-        "seconds": time.perf_counter() - begun,
+        "seconds": time.perf_counter() - start,
         "threads": torch.get_num_threads(),
         "steps": trained.steps,
         "loss": trained.loss,
         "epochs": trained.rates,
     }
-    return {"knn": judge(args, trained)} | found
+    return {"knn": evaluate(args, trained)} | measurements
 
 
 def measure(method: str, library: str) -> dict[str, Any]:
-    """One arm, with the options of this command, in a process of its own."""
+    """Measure one arm, with the options of this command, in a process of its own."""
     command = [sys.executable, __file__, *sys.argv[1:], "--arm", method, library]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{METHODS[method]} by {LIBRARIES[library]} failed:\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    measurements: dict[str, Any] = json.loads(done.stdout)
+    return measurements
 
 
 def ratios(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """Each measure of amcl's arms over that of lightly."""
+    """Return the ratio of each measurement of amcl's arms to that of lightly."""
     theirs = arms["lightly"]
     return {
         library: {name: ours[name] / theirs[name] for name in MEASURES}
@@ -320,27 +323,29 @@ def ratios(arms: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
 
 
 def table(results: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """The measurements in Markdown."""
+    """Return the measurements in Markdown."""
     lines = [
         "| method | library | images/s | × lightly | peak memory | × lightly | kNN | to lightly |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for method, arms in results.items():
         for library, arm in arms.items():
-            speed, memory, points = "", "", ""
+            speed = memory = points = ""
             if library != "lightly":
                 ratio = ratios(arms)[library]
-                speed, memory = f"{ratio['images_per_second']:.2f}", f"{ratio['peak_gb']:.2f}"
+                speed = f"{ratio['images_per_second']:.2f}"
+                memory = f"{ratio['peak_gb']:.2f}"
                 points = f"{100 * (arm['knn'] - arms['lightly']['knn']):+.1f} points"
             peak = f"{arm['peak_gb']:.2f} GB"
-            rate, accuracy = f"{arm['images_per_second']:.0f}", f"{arm['knn']:.1%}"
+            rate = f"{arm['images_per_second']:.0f}"
+            accuracy = f"{arm['knn']:.1%}"
             cells = [METHODS[method], LIBRARIES[library], rate, speed, peak, memory, accuracy]
             lines.append(f"| {' | '.join([*cells, points])} |")
     return "\n".join(lines)
 
 
 def conditions(args: argparse.Namespace, threads: int) -> str:
-    """What was alike, and how to read the figures."""
+    """Return the conditions of the measurements, and how to read them."""
     versions = f"lightly {version('lightly')}, torch {version('torch')}"
     cpu = f"{platform.machine()}, {threads} thread{'s' * (threads > 1)}"
     return (
@@ -358,13 +363,13 @@ def conditions(args: argparse.Namespace, threads: int) -> str:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Measure all arms one after the other, print the table, write it down."""
+    """Measure all arms one after the other, print the table and write it to a file."""
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for method in args.methods:
         for library in LIBRARIES:
-            found = measure(method, library)
-            results.setdefault(method, {})[library] = found
-            print(METHODS[method], LIBRARIES[library], json.dumps(found), flush=True)
+            arm = measure(method, library)
+            results.setdefault(method, {})[library] = arm
+            print(METHODS[method], LIBRARIES[library], json.dumps(arm), flush=True)
     arms = [arm for of_method in results.values() for arm in of_method.values()]
     for name in ("steps", "threads"):
         if len({arm[name] for arm in arms}) > 1:
@@ -378,13 +383,13 @@ def main(args: argparse.Namespace) -> None:
 def write(
     args: argparse.Namespace, results: dict[str, dict[str, dict[str, Any]]], text: str
 ) -> None:
-    """Leave table and numbers under results."""
-    alike = ("data", "images", "batch_size", "epochs", "lr", "momentum", "seed", "split")
+    """Write table and numbers into the folder of results."""
+    settings = ("data", "images", "batch_size", "epochs", "lr", "momentum", "seed", "split")
     packages = ("amcl-torch", "lightly", "torch", "torchvision", "timm")
     numbers = {
         "machine": platform.machine(),
         "versions": {"python": platform.python_version()} | {p: version(p) for p in packages},
-        "settings": {name: getattr(args, name) for name in alike},
+        "settings": {name: getattr(args, name) for name in settings},
         "results": results,
         "ours_over_lightly": {method: ratios(arms) for method, arms in results.items()},
     }
@@ -394,14 +399,16 @@ def write(
 
 
 def options() -> argparse.Namespace:
-    """The options of the command."""
+    """Return the options of the command."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
     add("--data", default="cifar10", help="cifar10, cifar100 or builtin")
-    add("--data-root", help="where named sets lie; else $AMCL_DATA, or ~/.cache/amcl")
-    add("--images", type=int, default=5120, help="so many training images, the same for all")
-    add("--split", choices=("test", "validation"), default="test", help="what kNN is judged on")
+    add("--data-root", help="folder of named sets; else $AMCL_DATA, or ~/.cache/amcl")
+    add("--images", type=int, default=5120, help="number of training images, the same for all")
+    add(
+        "--split", choices=("test", "validation"), default="test", help="images of the kNN accuracy"
+    )
     add("--epochs", type=int, default=12, help="speed is the median of all but the first")
     add("--batch-size", type=int, default=256, help="images a step")
     add("--lr", type=float, default=0.06, help="constant learning rate of SGD")
@@ -415,16 +422,16 @@ def options() -> argparse.Namespace:
     args = parser.parse_args()
     if args.smoke:
         vars(args).update(SMOKE)
-    if (args.data, args.split) == ("builtin", "test"):  # else found after the first arm has trained
+    if (args.data, args.split) == ("builtin", "test"):  # before the first arm trains
         parser.error("the built-in set has no test split: use --split validation")
     return args
 
 
 if __name__ == "__main__":
-    asked = options()
-    if asked.arm:
+    args = options()
+    if args.arm:
         with redirect_stdout(sys.stderr):
-            found = measure_here(asked, *asked.arm)
-        print(json.dumps(found))
+            measurements = measure_here(args, *args.arm)
+        print(json.dumps(measurements))
     else:
-        main(asked)
+        main(args)

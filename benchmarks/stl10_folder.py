@@ -3,8 +3,8 @@
     python benchmarks/stl10_folder.py stl10_binary/train_X.bin stl10_binary/train_y.bin data/stl10
 
 The folder `train` gets the first 400 images of each class and `test` the other 100, as PNG: a set
-of the size that a person's own may have, and labels to judge by. The two files are those of the
-official archive (`amcl data stl10` fetches it).
+of the size of a small private collection, with labels to evaluate on. The two files are those of
+the official archive (`amcl data stl10` fetches it).
 """
 
 import argparse
@@ -16,13 +16,14 @@ from PIL import Image
 
 from amcl.data.named import STL10_CLASSES
 
-IMAGES, SIZE = 5000, 96
-TRAINED_ON = 400
-"""Images of each class; the rest are to be judged by."""
+IMAGES = 5000
+SIZE = 96
+TRAINING_IMAGES = 400
+"""Number of training images of each class; the others are test images."""
 
 
 def write(pixels: Path, labels: Path, folder: Path) -> int:
-    """Write the folder, which must not be there; returns how many images it holds."""
+    """Write the folder, which must not exist, and return the number of its images."""
     for file in (pixels, labels):
         if not file.is_file():
             sys.exit(f"there is no {file}: `amcl data stl10` fetches STL-10's files.")
@@ -31,11 +32,11 @@ def write(pixels: Path, labels: Path, folder: Path) -> int:
     if images.size != IMAGES * 3 * SIZE * SIZE or classes.size != IMAGES:
         sys.exit(f"{pixels} and {labels} must hold {IMAGES} images and labels of STL-10.")
     if folder.exists():
-        sys.exit(f"{folder} is there already: name another, or remove it.")
+        sys.exit(f"{folder} exists already: choose another folder, or remove it.")
     images = images.reshape(IMAGES, 3, SIZE, SIZE).transpose(0, 3, 2, 1)  # stored by columns
     for number, name in enumerate(STL10_CLASSES, start=1):
-        for place, index in enumerate(np.flatnonzero(classes == number)):
-            split = "train" if place < TRAINED_ON else "test"
+        for position, index in enumerate(np.flatnonzero(classes == number)):
+            split = "train" if position < TRAINING_IMAGES else "test"
             target = folder / split / name / f"{index:04}.png"
             target.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(images[index]).save(target)
@@ -43,7 +44,7 @@ def write(pixels: Path, labels: Path, folder: Path) -> int:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

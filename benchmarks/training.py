@@ -34,7 +34,7 @@ ROUNDS = 3
 
 
 def configuration(folder: Path, width: float, batch_size: int, epochs: int) -> Config:
-    """SimCLR on a folder of 32-pixel images, all five augmentations on."""
+    """Return SimCLR on a folder of 32-pixel images, with all five augmentations."""
     config = recipes.recipe("cifar10-simclr")
     return replace(
         config,
@@ -45,7 +45,7 @@ def configuration(folder: Path, width: float, batch_size: int, epochs: int) -> C
 
 
 def ours(config: Config) -> float:
-    """Images per second of `amcl pretrain`, from its own metrics, without the first epoch."""
+    """Return images per second of `amcl pretrain`, from its metrics, without the first epoch."""
     with tempfile.TemporaryDirectory() as out:
         pretrain(config, Path(out) / "run")
         rows = [r for r in read_metrics(Path(out) / "run") if r["kind"] == "epoch"]
@@ -56,7 +56,8 @@ class Pictures(torch.utils.data.Dataset):
     """Images in memory as torchvision's CIFAR-10 has them: PIL, made from an array."""
 
     def __init__(self, images: np.ndarray, transform: SimCLRTransform) -> None:
-        self.images, self.transform = images, transform
+        self.images = images
+        self.transform = transform
 
     def __len__(self) -> int:
         return len(self.images)
@@ -66,7 +67,7 @@ class Pictures(torch.utils.data.Dataset):
 
 
 def lightly(images: np.ndarray, width: float, batch_size: int, epochs: int) -> float:
-    """Images per second of lightly's SimCLR example: its transform, head, loss; 2 workers."""
+    """Return images per second of lightly's SimCLR example, with 2 workers."""
     transform = SimCLRTransform(
         input_size=32, cj_strength=0.5, cj_bright=0.8, cj_contrast=0.8, cj_sat=0.8, cj_hue=0.2
     )
@@ -85,19 +86,19 @@ def lightly(images: np.ndarray, width: float, batch_size: int, epochs: int) -> f
     optimizer = torch.optim.SGD([*backbone.parameters(), *head.parameters()], lr=0.06)
     rates = []
     for _ in range(epochs):
-        begun = time.perf_counter()
+        start = time.perf_counter()
         for view0, view1 in loader:
             loss = criterion(head(backbone(view0)), head(backbone(view1)))
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         rates.append(len(loader) * batch_size / seconds)
     return statistics.median(rates[1:])
 
 
 def ceiling(width: float, batch_size: int, steps: int) -> float:
-    """Images per second of forward, backward and step alone, on one batch of noise."""
+    """Return images per second of forward, backward and step alone, on one batch of noise."""
     torch.manual_seed(0)
     backbone = Backbone(BackboneSettings(name="resnet18", width=width), image_size=32)
     method = make_method(SimCLRSettings(temperature=ConstantSettings(tau=0.5)), backbone)
@@ -106,32 +107,34 @@ def ceiling(width: float, batch_size: int, steps: int) -> float:
     views = torch.randn(2 * batch_size, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     rates = []
     for _ in range(steps):
-        begun = time.perf_counter()
-        method(views[:batch_size], views[batch_size:]).backward()
+        start = time.perf_counter()
+        method(views.split(batch_size)).backward()
         optimizer.step()
         optimizer.zero_grad()
-        rates.append(batch_size / (time.perf_counter() - begun))
+        rates.append(batch_size / (time.perf_counter() - start))
     return statistics.median(rates[1:])
 
 
 def in_turns(first, second) -> dict[str, float | list[float]]:
-    """Both measured in turns; the ratio is that of medians."""
+    """Return the rates of both, measured in turns, and the ratio of their medians."""
     rates: dict[str, list[float]] = {"first": [], "second": []}
     for turn in range(ROUNDS):
         pair = [("first", first), ("second", second)]
         for name, measure in pair if turn % 2 == 0 else reversed(pair):
             rates[name].append(round(measure(), 1))
-    a, b = (statistics.median(rates[name]) for name in ("first", "second"))
-    return {**rates, "median_first": a, "median_second": b, "ratio": round(a / b, 3)}
+    one = statistics.median(rates["first"])
+    two = statistics.median(rates["second"])
+    return {**rates, "median_first": one, "median_second": two, "ratio": round(one / two, 3)}
 
 
 def measure() -> dict:
-    """All figures."""
+    """Return all figures."""
     logging.disable(logging.INFO)
     train = builtin().train
     pixels = train[torch.arange(1024)].permute(0, 2, 3, 1).contiguous().numpy()
     with tempfile.TemporaryDirectory() as scratch:
-        narrow, full = Path(scratch) / "narrow", Path(scratch) / "full"
+        narrow = Path(scratch) / "narrow"
+        full = Path(scratch) / "full"
         for folder, count in ((narrow, 1024), (full, 256)):
             folder.mkdir()
             for i in range(count):
@@ -150,7 +153,7 @@ def measure() -> dict:
 
 
 def write(figures: dict) -> None:
-    """Results as JSON and as a table."""
+    """Write the figures as JSON and as a table."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "training.json").write_text(json.dumps(figures, indent=2) + "\n")
     lines = [

@@ -7,37 +7,35 @@ with parameters that are drawn already. Writes to benchmarks/results/views.md an
 """
 
 import argparse
-import json
-import platform
 import statistics
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from PIL import Image
+from results_files import conditions, write_results
 
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD, Views, ViewSettings, operations
 from amcl.views.views import _CPU_CHUNK
 
-RESULTS = Path(__file__).parent / "results"
-BATCH, SIZES = 256, (32, 96)
+BATCH = 256
+SIZES = (32, 96)
 OPERATIONS = {"crop and flip": "ae", "jitter": "d", "grayscale": "c", "blur": "b"}
 
 
 def photos(size: int) -> torch.Tensor:
-    """Smooth random images, uint8 (256, 3, size, size): noise would have no even areas."""
+    """Return smooth random images, uint8 (256, 3, size, size): noise would have no even areas."""
     noise = torch.rand(BATCH, 3, size // 4, size // 4)
     smooth = torch.nn.functional.interpolate(noise, (size, size), mode="bicubic")
     return smooth.mul(255).clamp(0, 255).to(torch.uint8)
 
 
 def in_turns(calls: dict[str, Callable[[], Any]], views: int, rounds: int) -> dict[str, Any]:
-    """Median µs a view of each call, timed in turns, and how many times ours (the first) is faster.
+    """Return median µs per view of each call, timed in turns, and the speed-up of the first.
 
-    The ratio is the median over rounds of the ratio within a round, with its least and most.
+    The speed-up is the median over rounds of the ratio within a round, with its range.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
@@ -58,10 +56,11 @@ def in_turns(calls: dict[str, Callable[[], Any]], views: int, rounds: int) -> di
 
 
 def kornia_operations(size: int) -> dict[str, Any]:
-    """kornia's five operations, set as ours."""
+    """Return kornia's five operations with our settings."""
     import kornia.augmentation as K
 
-    s, taps = ViewSettings(), Views(size).taps
+    s = ViewSettings()
+    taps = Views(size).taps
     return {
         "crop and flip": K.AugmentationSequential(
             K.RandomResizedCrop((size, size), scale=s.crop_scale, ratio=s.crop_ratio),
@@ -75,11 +74,13 @@ def kornia_operations(size: int) -> dict[str, Any]:
 
 
 def pipeline(size: int, rounds: int) -> dict[str, Any]:
-    """Two views of 256 images, from uint8 or PIL to normalized float32."""
+    """Time two views of 256 images, from uint8 or PIL to normalized float32."""
     import kornia.augmentation as K
     from lightly.transforms import SimCLRTransform
 
-    images, views, generator = photos(size), Views(size), torch.Generator().manual_seed(0)
+    images = photos(size)
+    views = Views(size)
+    generator = torch.Generator().manual_seed(0)
     pictures = [Image.fromarray(image.permute(1, 2, 0).numpy()) for image in images]
     lightly = SimCLRTransform(input_size=size, cj_strength=0.5)  # 0.4, 0.4, 0.4, 0.1
     kornia = K.AugmentationSequential(
@@ -101,13 +102,12 @@ def pipeline(size: int, rounds: int) -> dict[str, Any]:
 
 
 def one_operation(name: str, size: int, rounds: int) -> dict[str, Any]:
-    """One operation on two views of 256 float images; in chunks as `Views` makes them."""
+    """Time one operation on two views of 256 float images, in chunks as in `Views`."""
     unit = photos(size).float() / 255
-    planes, step = unit.transpose(0, 1).contiguous(), _CPU_CHUNK // (2 * 3 * size**2)
-    views, theirs = (
-        Views(size, ViewSettings(operations=OPERATIONS[name])),
-        kornia_operations(size)[name],
-    )
+    planes = unit.transpose(0, 1).contiguous()
+    step = _CPU_CHUNK // (2 * 3 * size**2)
+    views = Views(size, ViewSettings(operations=OPERATIONS[name]))
+    theirs = kornia_operations(size)[name]
     drawn = views.draw(BATCH, generator=torch.Generator().manual_seed(0))
     theirs(unit)
     params = theirs._params
@@ -130,7 +130,7 @@ def one_operation(name: str, size: int, rounds: int) -> dict[str, Any]:
 
 
 def measure(rounds: int = 9) -> dict[str, Any]:
-    """All measurements on one thread: {size: {"all": …, operation: …}}."""
+    """Return all measurements on one thread: {size: {"all": …, operation: …}}."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -148,7 +148,7 @@ def measure(rounds: int = 9) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """The measurements in Markdown."""
+    """Return the measurements in Markdown."""
     lines = [
         "| view | operations | amcl | kornia | lightly | times kornia | times lightly |",
         "|---|---|---|---|---|---|---|",
@@ -165,21 +165,17 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write(results: dict[str, Any]) -> str:
-    """Write the table and the numbers down; returns the text."""
-    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+def write(results: dict[str, Any]) -> None:
+    """Write the table and the numbers to files, and print the table."""
     text = (
         f"{table(results)}\n\nCPU time a view and how many times faster amcl is: medians, in "
         f"brackets least and most of the rounds. Two views of {BATCH} images, one thread, measured "
-        f"by `python benchmarks/views.py` on {platform.machine()}, {versions}, float32 on CPU.\n"
+        f"by `python benchmarks/views.py` on {conditions()}, float32 on CPU.\n"
     )
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "views.md").write_text(f"# Speed of the views\n\n{text}")
-    (RESULTS / "views.json").write_text(json.dumps(results, indent=1) + "\n")
-    return text
+    write_results("views", "Speed of the views", text, results)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9, help="timed rounds of the whole pipeline")
-    print(write(measure(parser.parse_args().rounds)))
+    write(measure(parser.parse_args().rounds))

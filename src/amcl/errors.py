@@ -26,6 +26,10 @@ class Interrupted(RunError):
         super().__init__(message)
         self.exit_code = 128 + (number or signal.SIGINT)
 
+    def with_message(self, message: str) -> "Interrupted":
+        """Return the same interruption with another message."""
+        return Interrupted(message, self.exit_code - 128)
+
 
 class StoppedWaiting(Exception):
     """A signal stopped a run that waits for images; it ends as `Interrupted`."""

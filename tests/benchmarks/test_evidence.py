@@ -56,11 +56,11 @@ def test_all_that_is_kept_is_of_a_study_and_in_a_page(evidence, text):
     assert kept
     for name in kept:
         assert f"<!-- {name} -->" in text
-        held = json.loads(studies[name].kept.read_text(encoding="utf-8"))
+        held = json.loads(studies[name].records_file.read_text(encoding="utf-8"))
         assert held["command"] == studies[name].command
         for run in held["runs"]:
             assert run["ending"] == "complete"
-            assert set(studies[name].shown) <= run["metrics"].keys()
+            assert set(studies[name].metrics) <= run["metrics"].keys()
 
 
 def test_accuracies_are_means_over_seeds(evidence):
@@ -85,6 +85,6 @@ def test_the_rise_of_gains_is_that_of_lines_fitted_seed_by_seed(evidence, monkey
 
 def test_a_slow_turn_does_not_move_the_time_of_a_step(evidence):
     seconds = {"baseline": [1.0] * 41, "+ AMCL": [1.04] * 40 + [9.0]}
-    assert evidence.told_slower({"seconds": seconds}) == "× 1.04 (1.04–1.04)"
+    assert evidence.format_slowdown({"seconds": seconds}) == "× 1.04 (1.04–1.04)"
     seconds["+ AMCL"] = [1 + turn / 100 for turn in range(41)]
-    assert evidence.told_slower({"seconds": seconds}) == "× 1.20 (1.14–1.26)"
+    assert evidence.format_slowdown({"seconds": seconds}) == "× 1.20 (1.14–1.26)"

@@ -18,7 +18,7 @@ def script(monkeypatch):
     spec = importlib.util.spec_from_file_location("stl10_folder", PLACE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for name, value in {"IMAGES": 30, "SIZE": 4, "TRAINED_ON": 2}.items():
+    for name, value in {"IMAGES": 30, "SIZE": 4, "TRAINING_IMAGES": 2}.items():
         monkeypatch.setattr(module, name, value)
     return module
 
@@ -50,7 +50,7 @@ def test_every_image_lies_in_its_class_and_split(script, files, tmp_path):
 def test_a_folder_that_is_there_stays_as_it_is(script, files, tmp_path):
     pixels, labels, _ = files
     (tmp_path / "out").mkdir()
-    with pytest.raises(SystemExit, match="is there already"):
+    with pytest.raises(SystemExit, match="choose another folder"):
         script.write(pixels, labels, tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
 

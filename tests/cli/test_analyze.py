@@ -73,7 +73,7 @@ def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
     def judge(config, run, protocols, split, settings):
         return {f"{p}_top1_{split}": {"test": 0.5, "validation": 0.25}[split] for p in protocols}
 
-    monkeypatch.setattr("amcl.sweep.runs.judge", judge)
+    monkeypatch.setattr("amcl.sweep.runs.evaluate_run", judge)
     monkeypatch.setattr("amcl.sweep.runs.check_split", lambda config, split: None)
     for order in (("validation", "test"), ("test", "validation")):
         for split in order:
@@ -102,8 +102,8 @@ def test_files_of_others_are_found_before_anything_is_trained(tmp_path, quick, n
 
 def test_one_wider_head_on_a_folder(tmp_path, quick):
     pictures = str(picture_folder(tmp_path / "pictures", 80, 32))
-    [part] = ANALYSES["wider"].parts(with_values(quick, {"data": pictures}), ("1",))
-    assert "(0.3 of the weights)" in part.cases[1].labels["width"]
+    [spec] = ANALYSES["wider"].specs(with_values(quick, {"data": pictures}), ("1",))
+    assert "(0.3 of the weights)" in spec.cells[1].labels["width"]
 
 
 def test_the_page_says_which_images_judged(tmp_path, quick):

@@ -2,7 +2,7 @@
 
 import pytest
 
-import amcl.sweep.outcome
+import amcl.sweep.single_run
 from amcl.cli import main
 from amcl.config import Config
 from amcl.search import study
@@ -15,7 +15,7 @@ TOY = ["--recipe", "builtin-simclr-amcl", "--epochs", "2", "--probe-every", "1"]
 @pytest.fixture
 def runs(monkeypatch):
     made = Runs()
-    monkeypatch.setattr(amcl.sweep.outcome, "pretrain", made)
+    monkeypatch.setattr(amcl.sweep.single_run, "pretrain", made)
     monkeypatch.setattr(study, "save_plots", lambda *args: ([], {}))
     return made
 

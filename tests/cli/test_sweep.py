@@ -178,7 +178,7 @@ def test_ctrl_c_between_runs(tmp_path, capsys, monkeypatch):
     def judge(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("amcl.sweep.runs.judge", judge)
+    monkeypatch.setattr("amcl.sweep.runs.evaluate_run", judge)
     command = ["--grid", "seed=0", *TINY, "--protocols", "knn", "--out", str(tmp_path / "out")]
     code, _, told = answer(capsys, *command)
     assert code == 130

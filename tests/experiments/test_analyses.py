@@ -5,13 +5,13 @@ import pytest
 from amcl import recipes
 from amcl.config.fields import differing, value_of, with_values
 from amcl.experiments.analyses import ANALYSES
-from amcl.experiments.cases import AMCL, AUROC, BASELINE, KNN, NONE, SIDE, sides
+from amcl.experiments.specs import AMCL, AUROC, BASELINE, KNN, NONE, SIDE, sides
 
 BASE = recipes.recipe("builtin-simclr")
 
 
-def cases(name, values=(), base=BASE, part=0):
-    return ANALYSES[name].parts(base, values)[part].cases
+def cells(name, values=(), base=BASE, spec=0):
+    return ANALYSES[name].specs(base, values)[spec].cells
 
 
 def test_both_sides_of_a_method():
@@ -31,14 +31,14 @@ def test_every_analysis_has_runs_for_every_method(name, method):
     base = recipes.recipe(f"builtin-{method}")
     if name == "negatives" and method in ("simsiam", "barlow"):
         with pytest.raises(ValueError, match="compares no negatives"):
-            ANALYSES[name].parts(base)
+            ANALYSES[name].specs(base)
         return
-    for part in ANALYSES[name].parts(base, metric=AUROC):
-        assert len({tuple(case.labels.values()) for case in part.cases}) == len(part.cases)
-        assert {part.x, part.series, part.panels, part.compared} - {None} <= {*part.cases[0].labels}
-        for case in part.cases:
-            assert case.config.method.name == method
-            assert case.metric is AUROC or ANALYSES[name].own_metric or part.panels == "measure"
+    for spec in ANALYSES[name].specs(base, metric=AUROC):
+        assert len({tuple(cell.labels.values()) for cell in spec.cells}) == len(spec.cells)
+        assert {spec.x, spec.series, spec.panels, spec.compared} - {None} <= {*spec.cells[0].labels}
+        for cell in spec.cells:
+            assert cell.config.method.name == method
+            assert cell.metric is AUROC or ANALYSES[name].own_metric or spec.panels == "measure"
 
 
 @pytest.mark.parametrize(
@@ -57,26 +57,26 @@ def test_every_analysis_has_runs_for_every_method(name, method):
 )
 def test_nothing_but_the_question_changes(name, changed):
     amcl = sides(BASE)[AMCL]
-    for case in cases(name):
-        near = min((differing(side, case.config) for side in (BASE, amcl)), key=len)
-        assert set(near) <= changed, case.labels
+    for cell in cells(name):
+        near = min((differing(side, cell.config) for side in (BASE, amcl)), key=len)
+        assert set(near) <= changed, cell.labels
 
 
 def test_values_are_those_asked_for():
-    assert [c.config.views.overlap for c in cases("overlap", ("0.25",))] == [0.25, 0.25]
-    assert [c.labels["heads"] for c in cases("heads", ("2", "4"))] == [NONE, "2", "4"]
-    strong = cases("color", ("2",))[0].config.views.jitter
+    assert [c.config.views.overlap for c in cells("overlap", ("0.25",))] == [0.25, 0.25]
+    assert [c.labels["heads"] for c in cells("heads", ("2", "4"))] == [NONE, "2", "4"]
+    strong = cells("color", ("2",))[0].config.views.jitter
     assert strong == (1.6, 1.6, 1.6, 0.4)
 
 
 def test_kappa_is_a_number_or_a_share_of_the_negatives():
     base = with_values(BASE, {"batch_size": 51})  # 100 negatives
-    kappas = [c.labels["κ"] for c in cases("negatives", ("10%", "7", "0.1%"), base)]
+    kappas = [c.labels["κ"] for c in cells("negatives", ("10%", "7", "0.1%"), base)]
     assert kappas == [NONE, NONE, "10", "10", "7", "7", "1", "1"]
 
 
 def test_one_wider_head_until_it_has_three_times_the_weights():
-    widths = [c.labels["width"] for c in cases("wider") if c.labels["temperature"] == "constant"]
+    widths = [c.labels["width"] for c in cells("wider") if c.labels["temperature"] == "constant"]
     ratios = [float(w.split("(")[1].split()[0]) for w in widths if w != NONE]
     assert ratios == sorted(ratios)
     assert all(ratio < 3 for ratio in ratios[:-1])
@@ -86,16 +86,16 @@ def test_one_wider_head_until_it_has_three_times_the_weights():
 
 
 def test_sensitivity_goes_around_what_is_set():
-    found = {(c.labels["setting"], c.labels["value"]) for c in cases("sensitivity", ("1", "2"))}
+    found = {(c.labels["setting"], c.labels["value"]) for c in cells("sensitivity", ("1", "2"))}
     eta, iota, beta = (value_of(BASE, name) for name in ("eta", "iota", "beta"))
     assert {("η", f"{eta:.3g}"), ("η", f"{2 * eta:.3g}"), ("β", f"{2 * beta:.3g}")} <= found
     assert ("ι", f"{2 * iota:.3g}") in found
 
 
 def test_simsiam_has_no_negatives_to_adapt():
-    [part] = ANALYSES["temperatures"].parts(recipes.recipe("builtin-simsiam"))
-    assert "adaptive-negative" not in part.labels("temperature")
-    assert any("adaptive-negative is left out" in note for note in part.notes)
+    [spec] = ANALYSES["temperatures"].specs(recipes.recipe("builtin-simsiam"))
+    assert "adaptive-negative" not in spec.labels("temperature")
+    assert any("adaptive-negative is left out" in note for note in spec.notes)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_simsiam_has_no_negatives_to_adapt():
 )
 def test_wrong_values_are_told_before_anything_runs(name, value, told):
     with pytest.raises(ValueError, match=told):
-        ANALYSES[name].parts(BASE, (value,), KNN)
+        ANALYSES[name].specs(BASE, (value,), KNN)
 
 
 def test_series_of_sides():
-    [part] = ANALYSES["augmentations"].parts(BASE)
-    assert part.labels("augmentations") == ["a", "ab", "abc", "abcd", "abcde"]
-    assert part.labels(SIDE) == [BASELINE, AMCL]
+    [spec] = ANALYSES["augmentations"].specs(BASE)
+    assert spec.labels("augmentations") == ["a", "ab", "abc", "abcd", "abcde"]
+    assert spec.labels(SIDE) == [BASELINE, AMCL]

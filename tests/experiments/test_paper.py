@@ -7,8 +7,8 @@ import pytest
 
 from amcl.config.fields import differing, spelled, value_of
 from amcl.experiments import ENTRIES, SCALES
-from amcl.experiments.cases import AMCL, BASELINE, NONE
 from amcl.experiments.paper.numbers import TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_8
+from amcl.experiments.specs import AMCL, BASELINE, NONE
 from amcl.recipes import default
 
 PAPER = SCALES["paper"]
@@ -90,40 +90,40 @@ def test_tables_of_temperatures_vits_and_cost():
 
 @pytest.mark.parametrize("name", ["table-3", "table-4", "table-5", "table-6"])
 def test_every_place_of_a_table_has_the_papers_number(name):
-    parts = ENTRIES[name].make(PAPER, ENTRIES[name].sets)
-    assert all(case.paper is not None for part in parts for case in part.cases)
-    assert not any("none of the paper's" in note for part in parts for note in part.notes)
+    specs = ENTRIES[name].make(PAPER, ENTRIES[name].sets)
+    assert all(cell.paper is not None for spec in specs for cell in spec.cells)
+    assert not any("none of the paper's" in note for spec in specs for note in spec.notes)
 
 
 def test_numbers_of_other_sets_are_told():
-    parts = ENTRIES["table-5"].make(SCALES["cpu"], ("cifar10",))
-    assert "numbers are of stl10; the runs here are on cifar10" in parts[0].notes[-1]
-    parts = ENTRIES["table-3"].make(SCALES["cpu"], ("cifar100", "pictures"))
-    assert parts[0].notes == (
+    specs = ENTRIES["table-5"].make(SCALES["cpu"], ("cifar10",))
+    assert "numbers are of stl10; the runs here are on cifar10" in specs[0].notes[-1]
+    specs = ENTRIES["table-3"].make(SCALES["cpu"], ("cifar100", "pictures"))
+    assert specs[0].notes == (
         "pictures is none of the paper's sets: beside it stand those of CIFAR-10.",
     )
-    papers = {tuple(c.labels.values()): c.paper for c in parts[0].cases}
+    papers = {tuple(c.labels.values()): c.paper for c in specs[0].cells}
     assert papers["cifar100", AMCL, "MoCo"] == 69.3
     assert papers["pictures", AMCL, "MoCo"] == 92.9
 
 
-def cases(name):
+def cells(name):
     """(labels, what differs from the recipe, metric) of every case, at the paper's scale."""
-    for part in ENTRIES[name].make(PAPER, ENTRIES[name].sets):
-        for case in part.cases:
-            base = default(case.config.data.source, case.config.method.name)
-            changed = {n: spelled(value_of(case.config, n)) for n in differing(base, case.config)}
-            yield part.name, case.labels, changed, case.metric
+    for spec in ENTRIES[name].make(PAPER, ENTRIES[name].sets):
+        for cell in spec.cells:
+            base = default(cell.config.data.source, cell.config.method.name)
+            changed = {n: spelled(value_of(cell.config, n)) for n in differing(base, cell.config)}
+            yield spec.name, cell.labels, changed, cell.metric
 
 
 def test_entries_are_frozen():
     """What the paper's entries run changes only on purpose."""
     lines = [
-        f"{name} {part} | {', '.join(f'{k}={v}' for k, v in labels.items())} | "
+        f"{name} {spec} | {', '.join(f'{k}={v}' for k, v in labels.items())} | "
         f"{' '.join(f'{k}={v}' for k, v in changed.items())} | {metric.source} {metric.key}"
         for name, entry in ENTRIES.items()
         if entry.make is not None
-        for part, labels, changed, metric in cases(name)
+        for spec, labels, changed, metric in cells(name)
     ]
     frozen = Path(__file__).with_name("entries.txt")
     if os.environ.get("AMCL_FREEZE"):
@@ -132,7 +132,7 @@ def test_entries_are_frozen():
 
 
 def test_temperatures_of_others_are_as_they_published_them():
-    found = {labels["side"]: changed for _, labels, changed, _ in cases("table-5")}
+    found = {labels["side"]: changed for _, labels, changed, _ in cells("table-5")}
     assert found["TaU"] == {"heads": "3", "temperature": "uncertainty", "tau": "0.1"}
     assert found["TS"] == {
         "heads": "3",
@@ -147,8 +147,8 @@ def test_temperatures_of_others_are_as_they_published_them():
 def test_figure_7_has_constant_temperatures_where_it_says():
     found = {
         labels["side"]: changed.get("temperature", "constant")
-        for part, labels, changed, _ in cases("figure-7")
-        if part == "temperatures"
+        for spec, labels, changed, _ in cells("figure-7")
+        if spec == "temperatures"
     }
     # A constant τ⁺ leaves the negative pairs to adapt.
     assert found["constant τ⁺"] == "adaptive-negative"
@@ -158,22 +158,22 @@ def test_figure_7_has_constant_temperatures_where_it_says():
 
 
 def test_views_and_metrics_of_figure_1_and_table_6():
-    assert {labels["augmentations"] for _, labels, _, _ in cases("figure-1")} == {
+    assert {labels["augmentations"] for _, labels, _, _ in cells("figure-1")} == {
         "a",
         "abc",
         "abcde",
     }
-    assert {metric.source for _, _, _, metric in cases("figure-1")} == {"pairs"}
-    assert {metric.source for _, _, _, metric in cases("table-6")} == {"linear"}
-    for _, labels, changed, _ in cases("table-6"):
+    assert {metric.source for _, _, _, metric in cells("figure-1")} == {"pairs"}
+    assert {metric.source for _, _, _, metric in cells("table-6")} == {"linear"}
+    for _, labels, changed, _ in cells("table-6"):
         assert changed.get("views", "abcde") == labels["augmentations"]
 
 
 def test_forms_of_figure_5():
     found = {
         labels["side"]: (changed.get("form", "softmax"), changed.get("top_k", NONE))
-        for part, labels, changed, _ in cases("figure-5")
-        if part == "negatives"
+        for spec, labels, changed, _ in cells("figure-5")
+        if spec == "negatives"
     }
     assert found["softmax of all"] == ("softmax", NONE)
     assert found["mean of the top κ"][0] == "top_k"
@@ -181,14 +181,14 @@ def test_forms_of_figure_5():
 
 
 def test_epochs_of_figure_4():
-    found = {labels["epochs"] for _, labels, _, _ in cases("figure-4")}
+    found = {labels["epochs"] for _, labels, _, _ in cells("figure-4")}
     assert found == {"100", "200", "400"}
-    for _, labels, changed, _ in cases("figure-4"):
+    for _, labels, changed, _ in cells("figure-4"):
         own = {"simclr": "200", "can": "800"}  # of the recipes
         method = "can" if "vit" in labels["backbone"] and "optimizer" not in changed else "simclr"
         assert changed.get("epochs", own[method]) == labels["epochs"]
 
 
 def test_wider_heads_are_those_of_the_paper():
-    widths = {labels["width"].split("×")[0] for _, labels, _, _ in cases("wider-head")}
+    widths = {labels["width"].split("×")[0] for _, labels, _, _ in cells("wider-head")}
     assert {"1", "2", "3", "4"} <= widths  # the paper's best has four times the width

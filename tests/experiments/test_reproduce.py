@@ -18,7 +18,7 @@ from amcl.experiments.reproduce import runs_of
 from amcl.methods import make_method
 from amcl.results import Record
 from amcl.sweep import SweepFolder
-from amcl.sweep.runs import carry_out
+from amcl.sweep.runs import train_or_resume
 from browser import needs_browser, open_page
 from tiny_runs import interrupt_at, picture_folder
 
@@ -100,7 +100,7 @@ def figure_3(few_images, tmp_path_factory):
 
 def test_a_second_time_nothing_is_run_again(figure_3, monkeypatch):
     told, out = [], figure_3.parent.parent
-    monkeypatch.setattr("amcl.sweep.runs.carry_out", None)
+    monkeypatch.setattr("amcl.sweep.runs.train_or_resume", None)
     assert reproduce("figure-3", scale="smoke", out=out, tell=told.append) == figure_3
     assert told == []
 
@@ -153,9 +153,9 @@ def test_a_run_that_fails_is_told_and_the_others_are_shown(tmp_path, monkeypatch
     def fails(config, folder):
         if config.method.heads == 3:
             return Record(name=folder.name, status="diverged", reason="the loss is not finite")
-        return carry_out(config, folder)
+        return train_or_resume(config, folder)
 
-    monkeypatch.setattr("amcl.sweep.runs.carry_out", fails)
+    monkeypatch.setattr("amcl.sweep.runs.train_or_resume", fails)
     page = reproduce("figure-3", scale="smoke", out=tmp_path, tell=quiet)
     text = (page.parent / "table.md").read_text()
     assert "| + AMCL | – | – |" in text

@@ -12,8 +12,8 @@ from amcl.checkpoints import read_metrics
 from amcl.config import HardwareSettings
 from amcl.config.fields import with_values
 from amcl.experiments import runs as module
-from amcl.experiments.cases import FIRST_LOSS, KNN, LOSS, Case, Part, of_pairs
-from amcl.experiments.runs import RunPool, pair_metrics
+from amcl.experiments.runs import SharedRuns, pair_metrics
+from amcl.experiments.specs import FIRST_LOSS, KNN, LOSS, CellSpec, TableSpec, of_pairs
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -69,14 +69,14 @@ def config():
     return with_values(recipes.recipe("builtin-simclr-amcl"), values)
 
 
-def part(config, *metrics):
-    cases = tuple(Case(labels={"m": m.name}, config=config, metric=m) for m in metrics)
-    return Part(name="p", title="T", how_to_read="", cases=cases, x="m")
+def spec(config, *metrics):
+    cells = tuple(CellSpec(labels={"m": m.name}, config=config, metric=m) for m in metrics)
+    return TableSpec(name="p", title="T", how_to_read="", cells=cells, x="m")
 
 
 def test_numbers_are_those_of_the_run(tmp_path, config):
-    pool = RunPool(path=tmp_path, base_of=lambda c: config, pairs=PairSettings(images=16))
-    asked = part(config, FIRST_LOSS, LOSS, KNN, of_pairs("auroc_heads", "AUROC"))
+    pool = SharedRuns(path=tmp_path, base_of=lambda c: config, pairs=PairSettings(images=16))
+    asked = spec(config, FIRST_LOSS, LOSS, KNN, of_pairs("auroc_heads", "AUROC"))
     [filled], judged = pool.fill([asked], [0], tell=lambda line: None)
     first, last, knn, auroc = (measurement.mean for measurement in filled.measurements)
     assert judged == "validation images"
@@ -92,9 +92,9 @@ def test_numbers_are_those_of_the_run(tmp_path, config):
 
 
 def test_runs_are_told_apart_by_their_settings(config):
-    pool = RunPool(path=None, base_of=lambda c: config, pairs=PairSettings())
+    pool = SharedRuns(path=None, base_of=lambda c: config, pairs=PairSettings())
     other = with_values(config, {"tau_lower": 0.1})
-    points = pool.points([part(config, KNN), part(other, KNN), part(config, LOSS)], [0, 1])
+    points = pool.points([spec(config, KNN), spec(other, KNN), spec(config, LOSS)], [0, 1])
     assert [p.name for p in points] == [
         "data=builtin,method=simclr,seed=0",
         "data=builtin,method=simclr,tau_lower=0.1,seed=0",
@@ -105,10 +105,10 @@ def test_runs_are_told_apart_by_their_settings(config):
 
 
 def test_two_sets_of_nearly_one_name_are_no_one_run(config):
-    pool = RunPool(path=None, base_of=lambda c: c, pairs=PairSettings())
+    pool = SharedRuns(path=None, base_of=lambda c: c, pairs=PairSettings())
     first, second = (with_values(config, {"data": name}) for name in ("one/pets-a", "two/pets-a"))
     with pytest.raises(ValueError, match=r"two different runs would be called 'data=pets-a"):
-        pool.points([part(first, KNN), part(second, KNN)], [0])
+        pool.points([spec(first, KNN), spec(second, KNN)], [0])
 
 
 def test_pairs_are_looked_at_where_images_lie_now(tmp_path, config, monkeypatch):
@@ -120,7 +120,7 @@ def test_pairs_are_looked_at_where_images_lie_now(tmp_path, config, monkeypatch)
 
     monkeypatch.setattr(module, "sample_of_run", look)
     hardware = HardwareSettings(accelerator="cpu")
-    pool = RunPool(
+    pool = SharedRuns(
         path=tmp_path,
         base_of=lambda c: config,
         pairs=PairSettings(),

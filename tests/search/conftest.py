@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-import amcl.sweep.outcome
+import amcl.sweep.single_run
 from amcl.search import study
 from amcl.training.pretrain import load_data
 from search.studies import Runs, base
@@ -19,7 +19,7 @@ def images():
 def drawn(monkeypatch):
     """Runs that take no time."""
     made = Runs()
-    monkeypatch.setattr(amcl.sweep.outcome, "pretrain", made)
+    monkeypatch.setattr(amcl.sweep.single_run, "pretrain", made)
     monkeypatch.setattr(study, "load_data", lambda config: images())
     return made
 

@@ -12,11 +12,10 @@ from amcl import recipes
 from amcl.checkpoints import RunFolder
 from amcl.config import Config
 from amcl.errors import NonFiniteError
-from amcl.search.folder import StudyFolder
+from amcl.search.folder import SearchFolder
 from amcl.search.study import search
 from amcl.search.trials import SearchRuns
 from amcl.sweep.engine import RUN
-from amcl.sweep.storage import storage_url
 
 BETA = ["beta=1e-5:10:log"]
 
@@ -75,10 +74,8 @@ def find(out, trials=6, said=None, **asked):
 
 
 def open_study_of(path: Path) -> optuna.Study:
-    folder = StudyFolder(path)
-    definition, where, name = folder.read()
-    url = storage_url(path, where)
-    return SearchRuns(names=(), folder=path, url=url, study=name, definition=definition).open()
+    folder = SearchFolder(path)
+    return SearchRuns(names=(), folder=folder, definition=folder.read_definition()).open()
 
 
 def begun(study: optuna.Study, number: int) -> optuna.Trial:

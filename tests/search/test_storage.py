@@ -9,7 +9,7 @@ import pytest
 import amcl.search.trials
 from amcl import recipes
 from amcl.errors import Interrupted, RunError
-from amcl.search.folder import Definition, StudyFolder
+from amcl.search.folder import Definition, SearchFolder
 from amcl.sweep import engine, storage
 from amcl.sweep.engine import RECORD, RUN, Trials, has_ended
 from amcl.sweep.storage import without_password
@@ -92,7 +92,7 @@ def test_a_trial_that_was_taken_for_dead_is_left_to_its_finder(tmp_path, runs, m
 
 def test_probes_of_a_trial_that_had_been_trained_are_not_lost(tmp_path, runs, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(amcl.search.trials, "judge", lambda *args: os.kill(os.getpid(), 2))
+        patch.setattr(amcl.search.trials, "evaluate_run", lambda *args: os.kill(os.getpid(), 2))
         with pytest.raises(KeyboardInterrupt):
             find(tmp_path / "s", trials=1)
     found = find(tmp_path / "s", trials=1)
@@ -116,9 +116,9 @@ def test_a_study_without_its_storage_says_so(tmp_path, runs):
 def test_a_study_of_any_recipe_is_known_again_by_its_folder(tmp_path, name):
     config = recipes.recipe(name)
     new = Definition(config=config, space=amcl.search.paper_space(config), objective="knn")
-    folder = StudyFolder(tmp_path / "s")
-    folder.create(new, "", "s")
-    known, _, _ = folder.read()
+    folder = SearchFolder(tmp_path / "s")
+    folder.create(new)
+    known = folder.read_definition()
     assert known.to_dict() == new.to_dict()
     assert known.differing(new) == []
 
@@ -169,31 +169,31 @@ def test_machines_share_a_study_through_its_storage(tmp_path, runs):
 
 def test_passwords_are_not_written_down(tmp_path):
     url = "postgresql://me:secret@host/studies"
-    folder = StudyFolder(tmp_path / "s")
+    folder = SearchFolder(tmp_path / "s", url, "ours")
     definition = Definition(
         config=base(), space=amcl.search.space_from(base(), BETA), objective="knn"
     )
-    folder.create(definition, url, "ours")
+    folder.create(definition)
     assert "secret" not in folder.listing.read_text()
     with pytest.raises(RunError, match="password is not written down"):
-        folder.read()
-    assert folder.read(url)[1] == url
+        SearchFolder(folder.path).read_definition()
+    assert SearchFolder(folder.path, url).address == (url, "ours")
     with pytest.raises(RunError, match="another storage"):
-        folder.read("sqlite:///other.db")
+        SearchFolder(folder.path, "sqlite:///other.db").read_definition()
     assert without_password("") == ""
 
 
 def test_what_a_kill_left_of_a_new_study_is_taken_up(tmp_path):
     """Killed while it wrote its listing, a study has its base and a part of the listing."""
-    folder = StudyFolder(tmp_path)
+    folder = SearchFolder(tmp_path)
     folder.base.write_text(base().to_toml(), encoding="utf-8")
     (tmp_path / ".study.toml.123.writing").write_text("stu")
     definition = Definition(
         config=base(), space=amcl.search.space_from(base(), BETA), objective="knn"
     )
     with pytest.raises(RunError, match="not an empty folder"):  # this base is of another study
-        folder.create(replace(definition, config=base(seed=1)), "", "ours")
-    folder.create(definition, "", "ours")
+        folder.create(replace(definition, config=base(seed=1)))
+    folder.create(definition)
     assert folder.exists()
 
 

@@ -140,7 +140,7 @@ def test_a_failing_judge_is_a_failing_trial(tmp_path, runs, monkeypatch):
             raise value
         return {"knn_validation": value}
 
-    monkeypatch.setattr(amcl.search.trials, "judge", judged)
+    monkeypatch.setattr(amcl.search.trials, "evaluate_run", judged)
     found = find(tmp_path / "s", trials=3)
     assert [r.status for r in found.records] == ["failed", "diverged", "complete"]
     assert found.records[0].reason == "judging: RuntimeError: CUDA out of memory"

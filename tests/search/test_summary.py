@@ -11,7 +11,7 @@ from rich.console import Console
 from amcl.results import Record
 from amcl.search.folder import Definition
 from amcl.search.space import Choice, Range
-from amcl.search.summary import csv_text, markdown, table
+from amcl.search.summary import markdown, table, trials_csv
 from amcl.search.verdict import Verdict
 from search.studies import base
 
@@ -75,6 +75,7 @@ def test_table_is_ranked_and_has_three_digits():
     assert out.header == [
         "trial", "kNN accuracy (%)", "ending", "eta", "beta", "form", "projector", "top_k"
     ]  # fmt: skip
+    assert not table([], "knn").rows
     trial, value, ending, eta, beta, form, projector, top_k = cells(out)
     assert trial == ["3", "1", "6", "5", "2", "4", "0"]
     assert value == ["70.0", "61.2", "–", "–", "–", "–", "–"]
@@ -105,15 +106,6 @@ def test_table_is_ranked_and_has_three_digits():
 def test_values_have_three_digits(value, share, told):
     objective = "knn" if share else "effective-rank"
     assert cells(table([record(0, value=value)], objective))[1] == [told]
-
-
-def test_table_has_no_more_rows_than_asked_for():
-    out = table(RECORDS, "knn", limit=2)
-    assert cells(out)[0] == ["3", "1"]
-    assert out.caption == "2 of 7 trials"
-    assert len(out.header) == 8  # also fields of trials that are not shown
-    assert table(RECORDS, "knn", limit=7).caption == ""
-    assert not table([], "knn").rows
 
 
 @pytest.mark.parametrize("fields", [3, 20])
@@ -186,7 +178,7 @@ def test_page_without_a_complete_trial_names_no_command(records):
 
 
 def test_csv_has_all_in_full():
-    rows = list(csv.DictReader(io.StringIO(csv_text(RECORDS[::-1], "knn"))))
+    rows = list(csv.DictReader(io.StringIO(trials_csv(RECORDS[::-1], "knn"))))
     assert [row["number"] for row in rows] == [str(int(r.name)) for r in RECORDS]
     for row, record in zip(rows, RECORDS, strict=True):
         assert (row["ending"], row["reason"], row["run"]) == (
@@ -202,7 +194,7 @@ def test_csv_has_all_in_full():
 
 def test_csv_tells_true_from_one():
     records = [record(i, value=1.0, flag=flag) for i, flag in enumerate([True, 1, False])]
-    assert [row["flag"] for row in csv.DictReader(io.StringIO(csv_text(records, "knn")))] == [
+    assert [row["flag"] for row in csv.DictReader(io.StringIO(trials_csv(records, "knn")))] == [
         "true", "1", "false"
     ]  # fmt: skip
-    assert csv_text([], "knn") == "number,ending,value,reason,run\n"
+    assert trials_csv([], "knn") == "number,ending,value,reason,run\n"

@@ -21,7 +21,7 @@ from amcl.methods import LGPSettings
 from amcl.methods.masked import MaskedSettings
 from amcl.recipes import recipe
 from amcl.search.space import paper_space, suggest
-from amcl.sweep.outcome import carry_out
+from amcl.sweep.single_run import train_or_resume
 from amcl.temperature import AdaptiveTemperature
 from amcl.training import pretrain
 from amcl.training.hardware import make_fabric
@@ -301,7 +301,7 @@ def test_random_points_are_carried_out(method, pictures, tmp_path):
             if number == 0:
                 pretrain(before, first)
             config = replace(config, run=replace(config.run, init=str(first)))
-        record = carry_out(config, tmp_path / str(number))
+        record = train_or_resume(config, tmp_path / str(number))
         assert record.status in ("complete", "collapsed", "diverged"), (config.method, record)
         if record.status != "diverged":
             assert record.epoch == 1

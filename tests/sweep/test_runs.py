@@ -40,12 +40,12 @@ def trained(monkeypatch) -> list[str]:
     """The names of the runs that were trained, which takes no time here."""
     names = []
 
-    def carry_out(config, folder):
+    def train_or_resume(config, folder):
         names.append(folder.name)
         folder.mkdir(parents=True, exist_ok=True)
         return Record(name=folder.name, metrics={"knn_validation": 0.5}, epoch=1)
 
-    monkeypatch.setattr(module, "carry_out", carry_out)
+    monkeypatch.setattr(module, "train_or_resume", train_or_resume)
     return names
 
 
@@ -107,7 +107,7 @@ def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, traine
         split = "validation" if split == "auto" else split
         return {f"{p}_top1_{split}": 0.5 for p in protocols}
 
-    monkeypatch.setattr(module, "judge", judge)
+    monkeypatch.setattr(module, "evaluate_run", judge)
     points = grid(tiny, {"seed": ["0", "1"]})
     out = tmp_path / "out"
     sweep(points[:1], out, protocols=["knn"], tell=quiet)
@@ -118,7 +118,7 @@ def test_protocols_judge_on_validation_and_come_later_too(tmp_path, tiny, traine
     assert [set(f.metrics) for f in found] == [names] * 2
     sweep(points, out, protocols=["linear", "knn"], tell=quiet)
     assert len(asked) == 3
-    assert SweepFolder(out).read_judged() == (("linear", "knn"), "validation")
+    assert SweepFolder(out).read_protocols() == (("linear", "knn"), "validation")
 
 
 def test_other_runs_of_the_folder_may_be_left_alone(tmp_path, tiny, trained, monkeypatch):
@@ -128,7 +128,7 @@ def test_other_runs_of_the_folder_may_be_left_alone(tmp_path, tiny, trained, mon
         told.extend((run.name, p, settings.knn.k) for p in protocols)
         return {f"{p}_top1_{split}": 0.5 for p in protocols}
 
-    monkeypatch.setattr(module, "judge", judge)
+    monkeypatch.setattr(module, "evaluate_run", judge)
     points, out = grid(tiny, {"seed": ["0", "1"]}), tmp_path / "out"
     settings = Protocols(knn=KnnSettings(k=7))
     sweep(points[:1], out, tell=quiet)
@@ -204,7 +204,7 @@ def test_judging_may_fail_too(tmp_path, tiny, trained, monkeypatch):
     def judge(*args):
         raise torch.OutOfMemoryError("no memory")
 
-    monkeypatch.setattr(module, "judge", judge)
+    monkeypatch.setattr(module, "evaluate_run", judge)
     points = grid(tiny, {"seed": ["0", "1"]})
     found = sweep(points, tmp_path / "out", protocols=["linear"], tell=quiet)
     assert [f.status for f in found] == ["failed", "failed"]
@@ -228,7 +228,7 @@ def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path, tiny, trained,
     monkeypatch.setattr(storage, "GRACE", 1)
     with monkeypatch.context() as patch:  # as if it gave signs of life
         patch.setattr("optuna.storages.fail_stale_trials", lambda study: None)
-        patch.setattr(engine, "_POLL", 0.1)
+        patch.setattr(engine, "_POLL_SECONDS", 0.1)
         assert len(sweep(points, out, tell=told.append)) == 2
     assert trained == ["seed=0", "seed=2"]
     assert "1 of 3 runs are marked as running in another process" in told[0]
@@ -245,20 +245,19 @@ def test_what_two_processes_want_is_done_by_the_first(tmp_path, tiny, trained, m
     folder.add(points)
     runs = module.SweepRuns(
         names=("seed=0",),
-        folder=out,
-        storage=folder.address,
+        folder=SweepFolder(out),
         points={point.name: point for point in points},
-        wanted={},
+        required_metrics={},
     )
     first, second = (engine._Worker(runs, quiet) for _ in range(2))
-    carry_out = module.carry_out
+    train_or_resume = module.train_or_resume
 
     def meanwhile(config, run):
         folder.study.enqueue_trial({}, user_attrs={engine.RUN: "seed=0"})
         second.attempt("seed=0")
-        return carry_out(config, run)
+        return train_or_resume(config, run)
 
-    monkeypatch.setattr(module, "carry_out", meanwhile)
+    monkeypatch.setattr(module, "train_or_resume", meanwhile)
     first.attempt("seed=0")
     second.attempt("seed=0")  # it has ended, and so nothing is left to do
     assert trained == ["seed=0"]

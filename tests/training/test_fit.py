@@ -15,7 +15,7 @@ from amcl.cli.start import length_notes
 from amcl.config import Config
 from amcl.config.fields import differing, with_values
 from amcl.errors import RunError
-from amcl.sweep.outcome import carry_out
+from amcl.sweep.single_run import train_or_resume
 from amcl.training import pretrain
 from amcl.training.fit import at_length, fitted, suitable_batch
 from tiny_runs import interrupt_at, picture_folder
@@ -144,12 +144,12 @@ def test_a_run_of_a_sweep_goes_on_with_its_fitted_batch(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_at(patch, step=1)
         with pytest.raises(RunError, match="after step 1 of 2"):
-            carry_out(config, tmp_path / "run")
-    assert carry_out(config, tmp_path / "run").status == "complete"
+            train_or_resume(config, tmp_path / "run")
+    assert train_or_resume(config, tmp_path / "run").status == "complete"
     assert Config.from_file(tmp_path / "run/config.toml").run.batch_size == 34
     (tmp_path / "run/backbone.safetensors").unlink()
     with pytest.raises(RunError, match=r"other settings \(tau\)"):
-        carry_out(with_values(config, {"tau": 0.3}), tmp_path / "run")
+        train_or_resume(with_values(config, {"tau": 0.3}), tmp_path / "run")
 
 
 # -- the length

@@ -14,7 +14,7 @@ from amcl.cli.tables import results_console, show_page
 from amcl.config.toml import unknown
 from amcl.experiments import ANALYSES, analyze
 from amcl.redaction import redact_command
-from amcl.sweep.judge import Split
+from amcl.sweep.evaluate import Split
 from amcl.training.display import console, log_to_console
 
 _LISTED = "\n\n".join(f"{a.name}: {a.question}" for a in ANALYSES.values())

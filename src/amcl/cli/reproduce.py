@@ -13,11 +13,11 @@ from amcl.cli.tables import results_console, show_page
 from amcl.config import HardwareSettings
 from amcl.data import missing_sets
 from amcl.experiments import ENTRIES, SCALES, reproduce
-from amcl.experiments.estimate import seconds, spelled
+from amcl.experiments.estimate import format_time, seconds
 from amcl.experiments.reproduce import entry_of, runs_of, sets_of
 from amcl.experiments.scales import Scale, ScaleName
 from amcl.results import Table
-from amcl.results.numbers import plural
+from amcl.results.formatting import plural
 from amcl.training.display import console, log_to_console
 
 DESCRIPTION = """Run what is behind a table or figure, and show it beside the paper's numbers.
@@ -83,7 +83,7 @@ def _reproduce(args: list[str]) -> None:
     for name, entry in {name: entry_of(name) for name in names}.items():
         if entry.make is not None:
             points = runs_of(entry, scale, options.data, options.seeds)
-            time = spelled(seconds(points, gpu=scale.name == "paper"))
+            time = format_time(seconds(points, gpu=scale.name == "paper"))
             where = "a GPU" if scale.name == "paper" else "2 cores"
             runs = plural(len(points), "run")
             line = f"{name}: {runs}, about {time} on {where} where none has been run"
@@ -121,7 +121,7 @@ def _table(scale: Scale, options: Options) -> Table:
                 f"{name} (missing)" if missing_sets([name], options.data_root) else name
                 for name in sets_of(entry, scale, options.data)
             )
-            time = spelled(seconds(points, gpu=scale.name == "paper"))
+            time = format_time(seconds(points, gpu=scale.name == "paper"))
             rows.append([entry.name, entry.title, needs, str(len(points)), time])
     about = f"about, on {'a GPU' if scale.name == 'paper' else '2 cores'}"
     return Table(("entry", "what it is", "needs", "runs", about), rows, left=5)

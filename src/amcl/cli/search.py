@@ -13,7 +13,7 @@ from amcl.cli.pretrain import attempt
 from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
 from amcl.cli.tables import results_console
 from amcl.config import Config
-from amcl.search.folder import TRIALS, Pruner, StudyFolder
+from amcl.search.folder import TRIALS, Pruner, SearchFolder
 from amcl.search.objective import Objective
 from amcl.training.display import console, log_to_console
 
@@ -71,7 +71,7 @@ def main(args: list[str]) -> int:
 
 def parse(args: list[str]) -> Options:
     """Return the options, on top of the recipe, file or study that they start from."""
-    folder = StudyFolder(Path(peek(args).out or ""))
+    folder = SearchFolder(Path(peek(args).out or ""))
     stored = Config.from_file(folder.base) if folder.exists() else None
     base = base_config(args, stored)
     options = read_options(
@@ -111,7 +111,7 @@ def _search(args: list[str]) -> None:
     shown = results_console()
     trials = table(result.records, result.definition.objective)
     shown.print(trials.to_terminal(shown.width))
-    folder = StudyFolder(options.out)
+    folder = SearchFolder(options.out)
     where = f"everything is in {folder.path}: trials.csv, summary.md, pictures"
     if result.verdict is None:
         where += "; no trial was complete, and so there is none to train with"

@@ -15,10 +15,10 @@ from amcl.config import Config
 from amcl.config.fields import differing, effective, on_machine, value_from, with_values
 from amcl.errors import RunError
 from amcl.evaluation import Protocol
-from amcl.results.seeds import MEASURED
+from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
+from amcl.sweep.evaluate import Split
 from amcl.sweep.grid import BASES
-from amcl.sweep.judge import Split
 from amcl.sweep.table import table
 from amcl.temperature.settings import schemes_with
 from amcl.training.display import console, log_to_console
@@ -124,7 +124,7 @@ def _stored(args: list[str], folder: SweepFolder) -> tuple[Options, list[Point]]
     """Return the runs of a sweep that is resumed; only hardware may change."""
     points = folder.read_points() if folder.exists() else []
     base = points[0].config if points else None
-    protocols, split = folder.read_judged() if points else ((), "validation")
+    protocols, split = folder.read_protocols() if points else ((), "validation")
     options = _options(args, base_config(args, base), protocols, split)
     if base is None:
         raise ValueError(

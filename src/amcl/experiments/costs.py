@@ -10,7 +10,7 @@ from amcl.recipes import recipe, with_amcl
 from amcl.report import Chart
 from amcl.results import Cell, Table
 
-_SHOWN = {
+_ROWS = {
     "parameters": (0, 1),
     "step_flops": None,
     "forward_flops": (2, 3),
@@ -21,13 +21,14 @@ _SHOWN = {
 def cost_topic(data: str = "imagenet") -> tuple[Topic, Table]:
     """Return the cost of four methods with and without AMCL, by their recipes for a data set."""
     body: list[list[str | Cell]] = []
-    lines, gains = [], {}
+    lines = []
+    gains = {}
     for name, published in TABLE_8.items():
         config = recipe(f"{data}-{name}")
         method = settings_class(config.method.name).title
         for row in rows(compare_cost(config, with_amcl(config))):
             lines.append([method, row.label, *map(str, row.values), str(row.ratio or "")])
-            if row.name in _SHOWN:
+            if row.name in _ROWS:
                 body.append([method, *_cells(row, published)])
             if row.name == "step_flops":
                 gains[method] = 100 * ((row.ratio or 1.0) - 1)
@@ -69,12 +70,12 @@ def design_topic() -> tuple[Topic, Table]:
     costs = [cost_of(config) for config in designs.values()]
     figure = figure_of(6.4, 3.0)
     ax = figure.subplots()
-    left = [0.0] * len(designs)
+    offsets = [0.0] * len(designs)
     names = [name.replace(", ", ",\n") for name in designs]
     for part, color in zip(("backbone", "heads", "temperature"), PALETTE, strict=False):
         widths = [cost.parameters.get(part, 0) / 1e6 for cost in costs]
-        ax.barh(names, widths, left=left, color=color, height=0.5, label=part)
-        left = [a + b for a, b in zip(left, widths, strict=True)]
+        ax.barh(names, widths, left=offsets, color=color, height=0.5, label=part)
+        offsets = [a + b for a, b in zip(offsets, widths, strict=True)]
     ax.invert_yaxis()
     ax.set_xlabel("parameters in training (millions)")
     bare(ax)
@@ -97,7 +98,7 @@ def design_topic() -> tuple[Topic, Table]:
 
 def _cells(row: Row, published: tuple[float, float, float, float]) -> list[str | Cell]:
     base, amcl = row.values
-    columns = _SHOWN[row.name]
+    columns = _ROWS[row.name]
     paper = ["", ""]
     if columns is not None:
         paper = [f"paper {published[columns[0]]:g}", f"paper +{published[columns[1]]:g}"]

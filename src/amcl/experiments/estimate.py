@@ -1,4 +1,4 @@
-"""About how long experiments take, by the FLOPs of their backbones."""
+"""Estimates of the time of experiments, by the FLOPs of their backbones."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,17 +21,18 @@ CPU = 6e10
 GPU = 5e13
 """FLOPs a second that one GPU of a data center gets out of a ResNet."""
 OVERHEAD = 3.0
-"""Seconds a run spends on starting and on being judged."""
+"""Seconds that a run spends on starting and on its evaluation."""
 
 
 def seconds(points: Sequence[Point], gpu: bool) -> float | None:
-    """Of training, one run after the other; None where it is not known how many images there are.
+    """Return the time of training, one run after the other; None for data sets of unknown size.
 
-    Two views forward and backward, which is thrice forward.
+    An image counts as two views forward and backward, which is three times forward.
     """
     total = 0.0
     for point in points:
-        data, run = point.config.data, point.config.run
+        data = point.config.data
+        run = point.config.run
         images = data.subset or IMAGES.get(data.source)
         if images is None:
             return None
@@ -43,11 +44,11 @@ def seconds(points: Sequence[Point], gpu: bool) -> float | None:
     return total
 
 
-def spelled(time: float | None) -> str:
-    """A time for people.
+def format_time(time: float | None) -> str:
+    """Return a time in a suitable unit.
 
-    >>> spelled(40), spelled(600), spelled(2e4), spelled(1e6), spelled(None)
-    ('1 min', '10 min', '6 h', '12 days', 'unknown')
+    >>> [format_time(seconds) for seconds in (40, 600, 2e4, 1e6, None)]
+    ['1 min', '10 min', '6 h', '12 days', 'unknown']
     """
     if time is None:
         return "unknown"

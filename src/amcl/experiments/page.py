@@ -11,7 +11,7 @@ from amcl.environment import environment
 from amcl.errors import RunError
 from amcl.experiments.charts import chart, gains_chart, histograms
 from amcl.experiments.conclusions import conclusion_of
-from amcl.experiments.filled import Filled
+from amcl.experiments.filled_table import FilledTable
 from amcl.files import write_text
 from amcl.report import Beside, Block, Chart, Code, Note, Page, Paragraph, Section
 from amcl.report.page import check_replaceable
@@ -65,52 +65,49 @@ class Topic:
         return [*paragraphs, *(f"![{name}]({name}.png)" for name in self.pictures)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExperimentPage:
-    """Everything that an experiment writes.
+def write_page(
+    folder: Path,
+    *,
+    title: str,
+    subtitle: str,
+    topics: Sequence[Topic],
+    numbers: Table,
+    command: str,
+    facts: Sequence[tuple[str, str]] = (),
+    config: str = "",
+) -> Path:
+    """Write the page of an experiment, with Markdown, CSV and PNG beside it.
 
     Args:
+        folder: Folder of these files alone.
         title: Heading of the page.
         subtitle: A line below it.
-        topics: Its sections.
+        topics: Sections of the page.
         numbers: All numbers in full.
-        command: The command that repeats it.
+        command: The command that repeats the experiment.
         facts: Names and values at the top of the page.
         config: Settings that all runs start from, in TOML.
+
+    Returns:
+        The path of the page.
     """
-
-    title: str
-    subtitle: str
-    topics: Sequence[Topic]
-    numbers: Table
-    command: str
-    facts: Sequence[tuple[str, str]] = ()
-    config: str = ""
-
-    def write(self, folder: Path) -> Path:
-        """Write everything into a folder of its own and return the path of the page."""
-        check_free(folder)
-        page = self._page().write(folder / "index.html")
-        write_text(folder / "numbers.csv", self.numbers.to_csv())
-        write_text(folder / "table.md", self._markdown())
-        for topic in self.topics:
-            for name, figure in topic.pictures.items():
-                save_png(figure, folder / f"{name}.png")
-        return page
-
-    def _page(self) -> Page:
-        versions = ", ".join(f"{name} {value}" for name, value in environment().items() if value)
-        repeat: list[Block] = [Paragraph(f"`{self.command}`")]
-        if self.config:
-            repeat.append(Code(self.config, "settings that all runs start from"))
-        repeat.append(Code(versions, "versions and machine"))
-        sections = [*(t.section() for t in self.topics), Section("To repeat it", repeat)]
-        return Page(title=self.title, subtitle=self.subtitle, sections=sections, facts=self.facts)
-
-    def _markdown(self) -> str:
-        paragraphs = [f"# {self.title}", self.subtitle, f"`{self.command}`"]
-        paragraphs += [line for topic in self.topics for line in topic.markdown()]
-        return "\n\n".join(filter(None, paragraphs)) + "\n"
+    check_free(folder)
+    versions = ", ".join(f"{name} {value}" for name, value in environment().items() if value)
+    repeat: list[Block] = [Paragraph(f"`{command}`")]
+    if config:
+        repeat.append(Code(config, "settings that all runs start from"))
+    repeat.append(Code(versions, "versions and machine"))
+    sections = [*(topic.section() for topic in topics), Section("To repeat it", repeat)]
+    page = Page(title=title, subtitle=subtitle, sections=sections, facts=facts)
+    path = page.write(folder / "index.html")
+    write_text(folder / "numbers.csv", numbers.to_csv())
+    paragraphs = [f"# {title}", subtitle, f"`{command}`"]
+    paragraphs += [paragraph for topic in topics for paragraph in topic.markdown()]
+    write_text(folder / "table.md", "\n\n".join(filter(None, paragraphs)) + "\n")
+    for topic in topics:
+        for name, figure in topic.pictures.items():
+            save_png(figure, folder / f"{name}.png")
+    return path
 
 
 def check_free(folder: Path) -> None:
@@ -119,29 +116,29 @@ def check_free(folder: Path) -> None:
     if page.exists():
         check_replaceable(page)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder} is not an empty folder: choose another place with --out.")
+        raise RunError(f"{folder} is not an empty folder: choose another folder with --out.")
 
 
-def topic_of(filled: Filled) -> Topic:
+def topic_of(filled: FilledTable) -> Topic:
     """Return a table of runs, with its pictures."""
-    part = filled.part
-    pictures = {part.name: chart(filled)}
-    blocks: list[Block] = [Chart(pictures[part.name], _alt(filled))]
+    spec = filled.spec
+    pictures = {spec.name: chart(filled)}
+    blocks: list[Block] = [Chart(pictures[spec.name], _alt(filled))]
     if len(panels := filled.panels()) > 1:  # single ones wrap on a narrow screen
-        drawn = [Chart(chart(filled, [panel]), _alt(filled, panel)) for panel in panels]
-        blocks = [Beside([("", [each]) for each in drawn])]
+        charts = [Chart(chart(filled, [panel]), _alt(filled, panel)) for panel in panels]
+        blocks = [Beside([("", [each]) for each in charts])]
     if (gains := gains_chart(filled)) is not None:
-        pictures[f"{part.name}-gains"] = gains
-        alt = f"{part.title}: gains here beside those of the paper; the table has the numbers."
+        pictures[f"{spec.name}-gains"] = gains
+        alt = f"{spec.title}: gains here beside those of the paper; the table has the numbers."
         blocks.append(Chart(gains, alt, "Gains here and in the paper."))
     return Topic(
-        name=part.name,
-        title=part.title,
-        how_to_read=part.how_to_read,
+        name=spec.name,
+        title=spec.title,
+        how_to_read=spec.how_to_read,
         blocks=tuple(blocks),
         conclusion=conclusion_of(filled),
         table=filled.table(),
-        notes=(*part.notes, *filled.problems),
+        notes=(*spec.notes, *filled.problems),
         pictures=pictures,
     )
 
@@ -151,20 +148,20 @@ def topics_of_pairs(samples: Mapping[str, PairSample], gallery: Sequence[str]) -
 
     Args:
         samples: Pairs of views by the name of the run.
-        gallery: The runs whose pairs are shown.
+        gallery: Names of the runs whose pairs are shown.
     """
-    apart = {name: separations(sample) for name, sample in samples.items()}
+    by_run = {name: separations(sample) for name, sample in samples.items()}
     topics = []
     for level, title in (
         ("heads", "Similarities after the heads, scaled by temperature"),
         ("backbone", "Similarities after the backbone"),
     ):
-        shown = {name: each[level] for name, each in apart.items()}
-        if not shown:
+        by_level = {name: levels[level] for name, levels in by_run.items()}
+        if not by_level:
             return []
-        figure = histograms(shown)
+        figure = histograms(by_level)
         alt = f"{title}: histograms of positive and negative pairs. " + "; ".join(
-            f"{run}: overlap {s.overlap:.2f}, AUROC {s.auroc:.3f}" for run, s in shown.items()
+            f"{run}: overlap {s.overlap:.2f}, AUROC {s.auroc:.3f}" for run, s in by_level.items()
         )
         topics.append(
             Topic(
@@ -190,10 +187,10 @@ def topics_of_pairs(samples: Mapping[str, PairSample], gallery: Sequence[str]) -
     return topics
 
 
-def _alt(filled: Filled, panel: str = "") -> str:
-    """A picture in words."""
-    part = filled.part
-    cases = [c for c in part.cases if not panel or c.labels[part.panels or ""] == panel]
-    measured = ", ".join(dict.fromkeys(case.metric.label for case in cases))
+def _alt(filled: FilledTable, panel: str = "") -> str:
+    """Return a description of a picture in words."""
+    spec = filled.spec
+    cells = [c for c in spec.cells if not panel or c.labels[spec.panels or ""] == panel]
+    measured = ", ".join(dict.fromkeys(cell.metric.label for cell in cells))
     where = f", {panel}" if panel else ""
-    return f"{part.title}{where}: {measured} against {part.x}; the table has the numbers."
+    return f"{spec.title}{where}: {measured} against {spec.x}; the table has the numbers."

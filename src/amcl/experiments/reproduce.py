@@ -10,19 +10,19 @@ from amcl.config.toml import unknown
 from amcl.data import missing_sets
 from amcl.data.named import NAMED
 from amcl.errors import RunError
-from amcl.experiments.cases import AMCL, Part
-from amcl.experiments.experiment import Experiment
-from amcl.experiments.page import ExperimentPage, Topic, topics_of_pairs
+from amcl.experiments.experiment import run_experiment
+from amcl.experiments.page import Topic, topics_of_pairs, write_page
 from amcl.experiments.paper import ENTRIES, Entry
-from amcl.experiments.runs import RunPool, check_labels
+from amcl.experiments.runs import SharedRuns, check_labels
 from amcl.experiments.scales import SCALES, Scale, ScaleName
+from amcl.experiments.specs import AMCL, TableSpec
 from amcl.settings import choose, whole_number
 from amcl.sweep import Point
 from amcl.sweep.workers import Tell
 
 
 def entry_of(name: str) -> Entry:
-    """Return the entry of this name; an error if there is none, or it is not available yet."""
+    """Return the entry of this name; raise an error if there is none, or it is not available."""
     if name not in ENTRIES:
         raise ValueError(unknown(f"{name!r} is asked for", name, ENTRIES))
     if ENTRIES[name].unavailable:
@@ -38,11 +38,11 @@ def sets_of(entry: Entry, scale: Scale, data: Sequence[str] = ()) -> tuple[str, 
 def runs_of(
     entry: Entry, scale: Scale, data: Sequence[str] = (), seeds: int | None = None
 ) -> list[Point]:
-    """Return the runs behind an entry."""
+    """Return the runs of an entry."""
     if entry.make is None:
         return []
-    parts = entry.make(scale, sets_of(entry, scale, data))
-    return _pool(scale, Path()).points(parts, range(_count(scale, seeds)))
+    specs = entry.make(scale, sets_of(entry, scale, data))
+    return _shared_runs(scale, Path()).points(specs, range(_count(scale, seeds)))
 
 
 def reproduce(
@@ -65,18 +65,22 @@ def reproduce(
 
     Args:
         name: Name of the entry, such as "table-3".
-        scale: How much of it is run.
+        scale: Name of the scale: sizes of data, networks and training.
         out: Folder of the runs and pages; the default is reproduce/SCALE.
         data: Other sets or folders than the entry has at this scale.
         data_root: Folder of named data sets.
         seeds: Number of seeds; the default is that of the scale.
         jobs: Number of runs at once.
-        hardware: Where to run.
+        hardware: Hardware to run on.
         again: Whether to repeat runs that diverged or failed.
-        tell: Takes a line for each run that ended.
+        tell: Function that prints a line for each run that ended.
 
     Returns:
-        The path of the page; Markdown, CSV and PNG lie beside it.
+        The path of the page; Markdown, CSV and PNG are beside it.
+
+    Example:
+        >>> reproduce("table-3", scale="smoke")  # doctest: +SKIP
+        PosixPath('reproduce/smoke/table-3/index.html')
     """
     entry = entry_of(name)
     choose("scale", scale, tuple(SCALES))
@@ -84,48 +88,61 @@ def reproduce(
     folder = Path(out) if out is not None else Path("reproduce") / scale
     command = _command(name, scale, out, data, data_root, seeds, jobs)
     title = f"{name}: {entry.title}"
+    if entry.count is not None:
+        networks, topic, numbers = entry.count(size)
+        return write_page(
+            folder / name,
+            title=title,
+            subtitle=f"Counted on the networks of {networks}: nothing is trained.",
+            topics=[topic],
+            numbers=numbers,
+            command=command,
+        )
     if entry.make is None:
-        return _counted(entry, size, title, command).write(folder / name)
+        raise RuntimeError(f"{name} has neither runs nor a count")
     sets = sets_of(entry, size, data)
     if missing := missing_sets(sets, data_root):
         raise RunError(
             f"{name} at --scale {scale} needs data that are not there. {' '.join(missing)} "
             "Or choose others with --data."
         )
-    parts = entry.make(size, sets)
-    _require_labels(parts, sets)
-    pool = _pool(size, folder / "runs", data_root, hardware)
-    experiment = Experiment(
+    specs = entry.make(size, sets)
+    _require_labels(specs, sets)
+    runs = _shared_runs(size, folder / "runs", data_root, hardware)
+    return run_experiment(
+        specs,
+        runs,
+        range(_count(size, seeds)),
+        folder / name,
         title=title,
         subtitle=f"At scale {scale}: {size.about}.",
-        parts=parts,
-        pool=pool,
-        seeds=range(_count(size, seeds)),
         command=command,
-        more=(lambda: _pairs(parts, pool)) if entry.histograms else list,
+        more_topics=(lambda: _pairs(specs, runs)) if entry.histograms else list,
+        jobs=jobs,
+        again=again,
+        tell=tell,
     )
-    return experiment.carry_out(folder / name, jobs=jobs, again=again, tell=tell)
 
 
 def _count(scale: Scale, seeds: int | None) -> int:
     return scale.seeds if seeds is None else whole_number("seeds", seeds)
 
 
-def _require_labels(parts: Sequence[Part], sets: Sequence[str]) -> None:
+def _require_labels(specs: Sequence[TableSpec], sets: Sequence[str]) -> None:
     """Raise an error for folders without classes where accuracies are needed."""
     for name in sets:
-        cases = [case for part in parts for case in part.cases if case.config.data.source == name]
-        if cases and name not in NAMED and name != "builtin":
-            check_labels(cases[0].config, parts, "auto")
+        cells = [cell for spec in specs for cell in spec.cells if cell.config.data.source == name]
+        if cells and name not in NAMED and name != "builtin":
+            check_labels(cells[0].config, specs, "auto")
 
 
-def _pool(
+def _shared_runs(
     scale: Scale,
     path: Path,
     data_root: str | None = None,
     hardware: HardwareSettings | None = None,
-) -> RunPool:
-    return RunPool(
+) -> SharedRuns:
+    return SharedRuns(
         path=path,
         data_root=data_root,
         hardware=hardware or HardwareSettings(),
@@ -135,29 +152,16 @@ def _pool(
     )
 
 
-def _counted(entry: Entry, scale: Scale, title: str, command: str) -> ExperimentPage:
-    if entry.count is None:
-        raise RuntimeError(f"{entry.name} has neither runs nor anything that is counted")
-    counted = entry.count(scale)
-    return ExperimentPage(
-        title=title,
-        subtitle=f"Counted on the networks of {counted.subtitle}: nothing is trained.",
-        topics=[counted.topic],
-        numbers=counted.numbers,
-        command=command,
-    )
-
-
-def _pairs(parts: Sequence[Part], pool: RunPool) -> list[Topic]:
+def _pairs(specs: Sequence[TableSpec], runs: SharedRuns) -> list[Topic]:
     """Return histograms and pairs of the first seed of every run."""
-    runs: dict[str, Path] = {}
-    for case in parts[0].cases:
-        labels = [value for name, value in case.labels.items() if name not in ("measure", "place")]
-        run = pool.run(case.config, 0)
+    folders: dict[str, Path] = {}
+    for cell in specs[0].cells:
+        labels = [value for name, value in cell.labels.items() if name not in ("measure", "place")]
+        run = runs.run(cell.config, 0)
         if RunFolder(run).backbone.is_file():  # else it failed, and the table says so
-            runs[", ".join(labels)] = run
-    in_rows = sorted(runs, key=lambda name: name.endswith(AMCL))  # as the paper has them
-    samples = {name: pool.sample(runs[name]) for name in in_rows}
+            folders[", ".join(labels)] = run
+    in_rows = sorted(folders, key=lambda name: name.endswith(AMCL))  # as in the paper
+    samples = {name: runs.sample(folders[name]) for name in in_rows}
     return topics_of_pairs(samples, gallery=[n for n in samples if n.endswith(AMCL)][-1:])
 
 

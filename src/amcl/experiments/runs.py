@@ -1,4 +1,4 @@
-"""A folder of runs that several tables share: each run is known by its settings, and made once."""
+"""A folder of runs that several tables share: the runs of the same settings are made once."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +13,14 @@ from amcl.config.fields import differing, spelled, value_of, with_values
 from amcl.data import has_test_split
 from amcl.errors import Interrupted, RunError
 from amcl.evaluation import Protocol, Protocols
-from amcl.experiments.cases import Case, Metric, Part
-from amcl.experiments.filled import Filled
+from amcl.experiments.filled_table import FilledTable
+from amcl.experiments.specs import CellSpec, Metric, TableSpec
 from amcl.files import write_text
 from amcl.metrics.unlabeled import BINS
 from amcl.results import Measurement, Record
-from amcl.results.seeds import MEASURED
+from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, sweep
-from amcl.sweep.judge import Split, metrics_of, splits_for
+from amcl.sweep.evaluate import Split, metrics_of, splits_for
 from amcl.sweep.workers import Tell
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
@@ -29,18 +29,19 @@ _SPLITS = {"train": "training"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunPool:
-    """Runs of tables, and how they are judged.
+class SharedRuns:
+    """Runs of tables, and the way they are evaluated.
 
     Args:
         path: Folder of the runs.
-        base_of: Settings that those of a run are named against: a name has what differs.
+        base_of: Function that returns the settings a run is named against: its name has those that
+            differ.
         settings: Settings of the protocols; None for those of `amcl evaluate`.
-        split: The split that the protocols judge on.
-        pairs: The pairs of views to look at.
-        data_root: Folder of named data sets now, whatever a run began with.
-        hardware: Where to run.
-        samples: Pairs of views that were looked at, by folder.
+        split: The split that the protocols evaluate on.
+        pairs: Settings of the pairs of views.
+        data_root: Present folder of named data sets, whatever a run started with.
+        hardware: Hardware to run on.
+        samples: Cache of pairs of views, by folder.
     """
 
     path: Path
@@ -66,10 +67,10 @@ class RunPool:
         config = replace(config, data=data, hardware=self.hardware)
         return Point(values=values, config=with_values(config, {"seed": seed}))
 
-    def points(self, parts: Sequence[Part], seeds: Sequence[int]) -> list[Point]:
+    def points(self, specs: Sequence[TableSpec], seeds: Sequence[int]) -> list[Point]:
         """Return all runs that tables need, each once."""
         points: dict[str, Point] = {}
-        for point in (self.point(c.config, s) for s in seeds for p in parts for c in p.cases):
+        for point in (self.point(c.config, s) for s in seeds for p in specs for c in p.cells):
             if points.setdefault(point.name, point).config != point.config:
                 raise ValueError(
                     f"two different runs would be called {point.name!r}: rename one of the folders "
@@ -79,66 +80,66 @@ class RunPool:
 
     def fill(
         self,
-        parts: Sequence[Part],
+        specs: Sequence[TableSpec],
         seeds: Sequence[int],
         *,
         jobs: int = 1,
         again: bool = False,
         resume: str = "",
         tell: Tell = print,
-    ) -> tuple[list[Filled], str]:
+    ) -> tuple[list[FilledTable], str]:
         """Carry out the runs that are missing, and fill the tables with their numbers.
 
         Args:
-            parts: The tables.
+            specs: The tables.
             seeds: Seeds of the runs.
             jobs: Number of runs at once.
             again: Whether to repeat runs that diverged or failed.
             resume: The command that resumes after an interruption.
-            tell: Takes a line for each run that ended.
+            tell: Function that prints a line for each run that ended.
 
         Returns:
-            The tables, and the images that the protocols judged on.
+            The tables, and a name of the images that the protocols evaluated on.
         """
         if not seeds or len(set(seeds)) < len(seeds):
             raise ValueError(
                 f"--seeds must name one or more, each once, as in 0 1 2; got {[*seeds]}."
             )
-        metrics = [case.metric for part in parts for case in part.cases]
+        metrics = [cell.metric for spec in specs for cell in spec.cells]
         protocols = list(dict.fromkeys(m.protocol for m in metrics if m.protocol is not None))
         labels = list(dict.fromkeys(m.key for m in metrics if m.source == "few-labels"))
         try:
             records = sweep(
-                self.points(parts, seeds),
+                self.points(specs, seeds),
                 self.path,
                 jobs=jobs,
                 protocols=protocols,
                 split=self.split,
                 settings=self._protocols(labels),
-                wanted={"few-labels": labels},
+                required_metrics={"few-labels": labels},
                 again=again,
                 others=False,
                 tell=tell,
             )
-        except Interrupted as stopped:
-            raise Interrupted(
-                f"stopped, everything is saved. Resume with: {resume}", stopped.exit_code - 128
-            ) from stopped
+        except Interrupted as interrupted:
+            raise interrupted.with_message(
+                f"stopped, everything is saved. Resume with: {resume}"
+            ) from interrupted
         by_name = {record.name: record for record in records}
-        filled = [self._filled(part, seeds, by_name) for part in parts]
-        if not any(each.pairs() for each in filled):
+        tables = [self._fill_table(spec, seeds, by_name) for spec in specs]
+        if not any(table.pairs() for table in tables):
             raise RunError(
-                f"there is not one number to show: {filled[0].problems[0]}. --again repeats runs "
+                f"there is not one number to show: {tables[0].problems[0]}. --again repeats runs "
                 "that failed."
             )
-        return filled, self._judged(protocols, records)
+        return tables, self._images_name(protocols, records)
 
     def run(self, config: Config, seed: int) -> Path:
         """Return the folder of a run."""
         return SweepFolder(self.path).run(self.point(config, seed).name)
 
     def sample(self, run: Path) -> PairSample:
-        """Return the pairs of views that the method of a run sees, here and now."""
+        """Return the pairs of views that the method of a run sees."""
         if run not in self.samples:
             device = find_accelerator(self.hardware.accelerator)
             self.samples[run] = sample_of_run(
@@ -154,8 +155,8 @@ class RunPool:
         counts = tuple(int(key.removeprefix("n=")) for key in labels)
         return replace(settings, few_labels=replace(settings.few_labels, per_class=counts))
 
-    def _judged(self, protocols: Sequence[Protocol], records: Sequence[Record]) -> str:
-        """Return the images that numbers are of, such as "validation images"."""
+    def _images_name(self, protocols: Sequence[Protocol], records: Sequence[Record]) -> str:
+        """Return a name of the images that numbers are of, such as "validation images"."""
         splits = dict.fromkeys(
             split
             for protocol in protocols
@@ -164,34 +165,38 @@ class RunPool:
         )
         return " and ".join(f"{_SPLITS.get(split, split)} images" for split in splits)
 
-    def _filled(self, part: Part, seeds: Sequence[int], records: Mapping[str, Record]) -> Filled:
-        measurements, problems = [], []
-        for case in part.cases:
-            measurement, reasons = self.measure(case, seeds, records)
+    def _fill_table(
+        self, spec: TableSpec, seeds: Sequence[int], records: Mapping[str, Record]
+    ) -> FilledTable:
+        measurements = []
+        problems = []
+        for cell in spec.cells:
+            measurement, reasons = self.measure(cell, seeds, records)
             measurements.append(measurement)
-            problems += [f"{', '.join(case.labels.values())}, {reason}" for reason in reasons]
-        return Filled(part, tuple(measurements), tuple(problems))
+            problems += [f"{', '.join(cell.labels.values())}, {reason}" for reason in reasons]
+        return FilledTable(spec, tuple(measurements), tuple(problems))
 
     def measure(
-        self, case: Case, seeds: Sequence[int], records: Mapping[str, Record]
+        self, cell: CellSpec, seeds: Sequence[int], records: Mapping[str, Record]
     ) -> tuple[Measurement, list[str]]:
-        """Return the numbers that fill a case, and the problems of its runs."""
-        values, problems = {}, []
+        """Return the numbers that fill a cell, and the problems of its runs."""
+        values = {}
+        problems = []
         images: int | None = None
         for seed in seeds:
-            record = records.get(self.point(case.config, seed).name)
+            record = records.get(self.point(cell.config, seed).name)
             if record is None:
                 problems.append(f"seed {seed}: it is with another process")
                 continue
             if record.status != "complete":
                 problems.append(f"seed {seed} {record.status}: {record.reason}")
             if record.status in MEASURED:
-                value = self._value(case.metric, record)
+                value = self._value(cell.metric, record)
                 if value is None:
                     problems.append(f"seed {seed}: too few labeled images")
                 else:
                     values[seed] = value
-                    images = images or self._images(case.metric, record)
+                    images = images or self._images(cell.metric, record)
         return Measurement.of(values, images), problems
 
     def _value(self, metric: Metric, record: Record) -> float | None:
@@ -205,7 +210,7 @@ class RunPool:
         for split in splits_for(metric.source, self.split):
             if numbers := metrics_of(record.metrics, metric.source, split):
                 return numbers.get(metric.key)
-        raise RuntimeError(f"{record.name} was not judged by {metric.source}")
+        raise RuntimeError(f"{record.name} was not evaluated by {metric.source}")
 
     def _images(self, metric: Metric, record: Record) -> int | None:
         """Return the number of images of an accuracy; None where the metric is no accuracy."""
@@ -213,11 +218,11 @@ class RunPool:
             return None
         splits = splits_for(metric.protocol, self.split)
         results = read_results(SweepFolder(self.path).run(record.name))
-        judged = [r.judged for r in results if r.protocol == metric.source and r.split in splits]
-        return judged[0] if judged else None
+        counts = (r.judged for r in results if r.protocol == metric.source and r.split in splits)
+        return next(counts, None)
 
     def _pairs(self, run: Path) -> dict[str, float]:
-        """Return the pairs of views of a run in numbers, which are kept in its folder."""
+        """Return the metrics of the pairs of views of a run; a file in its folder caches them."""
         name = f"pairs-{self.pairs.images}-{self.pairs.seed}-{BINS}bins.json"
         path = run / "analysis" / name
         if not path.is_file():
@@ -240,9 +245,11 @@ def pair_metrics(sample: PairSample) -> dict[str, float]:
     return metrics
 
 
-def check_labels(config: Config, parts: Sequence[Part], split: Split, advice: str = "") -> None:
+def check_labels(
+    config: Config, specs: Sequence[TableSpec], split: Split, advice: str = ""
+) -> None:
     """Raise an error, before anything is trained, where tables need labels and there are none."""
-    protocols = {case.metric.protocol for part in parts for case in part.cases}
+    protocols = {cell.metric.protocol for spec in specs for cell in spec.cells}
     if not protocols - {None, "unlabeled"} or (
         split != "validation" and has_test_split(config.data.source)
     ):

@@ -1,4 +1,4 @@
-"""Scales: how much of an experiment of the paper is run."""
+"""Scales: sizes of the data, networks and training of experiments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -23,20 +23,29 @@ ScaleName = Literal["smoke", "cpu", "paper"]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """A size of experiments."""
+    """Size of the data, networks and training of experiments.
+
+    Args:
+        name: Name on the command line.
+        about: Description.
+        seeds: Number of seeds.
+        own_data: Whether tables are of the paper's data sets; else of `data`.
+        data: Name of the data set.
+        shrink: Function that returns a recipe at this scale.
+        protocols: Settings of the protocols.
+        pairs: Settings of the pairs of views.
+        few: Whether axes have a few of their values only.
+    """
 
     name: ScaleName
     about: str
     seeds: int
     own_data: bool
-    """Whether tables are of the paper's data sets; else of `data`."""
     data: str
     shrink: Callable[[Config], Config]
-    """A recipe at this scale."""
     protocols: Protocols
     pairs: PairSettings
     few: bool = False
-    """Whether axes have but a few of their values."""
 
     def config(self, data: str, method: str) -> Config:
         """Return a method as published, on this set, at this scale."""
@@ -47,18 +56,18 @@ class Scale:
         return published if self.own_data else (self.data,)
 
 
-def _with_known(method: MethodSettings, **values: Any) -> MethodSettings:
-    """Return the settings of a method with other values of those fields that it has."""
+def _with_own_fields(method: MethodSettings, **values: Any) -> MethodSettings:
+    """Return the settings of a method with other values, for those of the fields that it has."""
     names = {field.name for field in fields(method)}
     return replace(method, **{name: value for name, value in values.items() if name in names})
 
 
 def _smoke(config: Config) -> Config:
-    """Two steps on a handful of images: it shows that all works, and nothing else."""
+    """Return the configuration with two steps on a few images, to show that everything works."""
     return replace(
         config,
         data=replace(config.data, subset=64, workers=0),
-        method=_with_known(config.method, queue=128, mae_epochs=1),
+        method=_with_own_fields(config.method, queue=128, mae_epochs=1),
         run=replace(config.run, epochs=1, batch_size=32, probe_every=1, knn_k=5),
     )
 
@@ -81,13 +90,15 @@ would be one over an untuned baseline."""
 
 
 def _cpu(config: Config) -> Config:
-    """A fixed subset, a narrow network, few epochs, and settings for so few.
+    """Return the configuration with a fixed subset, a narrow network, and a few tuned epochs.
 
     A vision transformer is timm's smallest.
     """
-    method, backbone, optimizer = config.method, config.backbone, config.optimizer
-    method = _with_known(method, mae_epochs=20, mae_lr=1e-3)
-    method = _with_known(method, decoder_dim=64, decoder_depth=1, decoder_heads=4)
+    method = config.method
+    backbone = config.backbone
+    optimizer = config.optimizer
+    method = _with_own_fields(method, mae_epochs=20, mae_lr=1e-3)
+    method = _with_own_fields(method, decoder_dim=64, decoder_depth=1, decoder_heads=4)
     if backbone.name.startswith("vit"):
         backbone = replace(backbone, name="test_vit", patch=4)
         optimizer = replace(optimizer, lr=1e-3, warmup_epochs=2)
@@ -140,8 +151,6 @@ SCALES: dict[str, Scale] = {
             shrink=_cpu,
             protocols=Protocols(
                 knn=KnnSettings(k=200),
-                linear=LinearSettings(),
-                few_labels=FewLabelsSettings(),
                 finetune=FinetuneSettings(epochs=10, min_steps=0, warmup_epochs=1.0),
             ),
             pairs=PairSettings(images=500),

@@ -15,7 +15,7 @@ from amcl.report.sections.similarity import similarity
 from amcl.report.sections.temperatures import temperatures
 from amcl.report.sections.training import training
 from amcl.results import Table
-from amcl.results.numbers import percent
+from amcl.results.formatting import percent
 
 
 def report(

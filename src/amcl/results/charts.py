@@ -3,20 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from amcl.drawing import BLUE, DARK, FAINT, PALETTE, VERMILION, bare, figure_of, plain
 from amcl.metrics.unlabeled import Histograms
-from amcl.results.seeds import Measurement
+from amcl.results.groups import Measurement
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 4.6, 2.6
+WIDTH = 4.6  # inches
+HEIGHT = 2.6
 _STYLES = ("-", "--", ":")
 _BARS = 40  # bars of a histogram beyond which they are drawn two by two
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -24,71 +24,72 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 @dataclass(frozen=True)
 class Line:
-    """Points that belong together; those that are not finite are left out."""
+    """Points that belong together; those that are not finite are left out.
+
+    Args:
+        label: Name in the legend.
+        points: The points (x, y).
+        order: Number that decides color and style.
+    """
 
     label: str
     points: Sequence[tuple[float, float]]
     order: int = 0
-    """Decides color and style."""
 
     @property
-    def shown(self) -> list[tuple[float, float]]:
-        """Finite points."""
+    def finite_points(self) -> list[tuple[float, float]]:
+        """Points whose numbers are finite."""
         return [(x, y) for x, y in self.points if math.isfinite(x) and math.isfinite(y)]
 
 
 def curves(
     lines: Sequence[Line], x: str, y: str, bounds: tuple[float, float] | None = None
 ) -> "Figure":
-    """Return a line for each, with a legend where there are several; `bounds` are marked."""
+    """Return a chart of lines, with a legend where there are several; `bounds` are marked."""
     figure = figure_of(WIDTH, HEIGHT)
     ax = figure.subplots()
     for line in lines:
-        if line.shown:
-            at, value = zip(*line.shown, strict=True)
-            mark = _mark(line.order, len(line.shown))
-            ax.plot(at, value, lw=1.6, label=plain(line.label, 32), **mark)
-    if bounds is not None:
-        for bound in bounds:
-            ax.axhline(bound, color=FAINT, lw=1, ls="--")
+        if points := line.finite_points:
+            xs, ys = zip(*points, strict=True)
+            ax.plot(xs, ys, lw=1.6, label=plain(line.label, 32), **_mark(line.order, len(points)))
+    for bound in bounds or ():
+        ax.axhline(bound, color=FAINT, lw=1, ls="--")
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     ax.ticklabel_format(useOffset=False)
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    _finish(ax, len(lines) > 1)
+    _finish(ax, x, y, legend=len(lines) > 1)
     return figure
 
 
 def two_histograms(histograms: Histograms, x: str) -> "Figure":
-    """Return shares of positive and negative pairs in the same bins."""
+    """Return a chart of the shares of positive and negative pairs in the same bins."""
     figure = figure_of(WIDTH, HEIGHT)
     ax = figure.subplots()
     draw_pairs(ax, histograms)
-    ax.set_xlabel(x)
-    ax.set_ylabel("share of pairs (%)")
-    _finish(ax, legend=True)
+    _finish(ax, x, "share of pairs (%)", legend=True)
     return figure
 
 
 def draw_pairs(ax: "Axes", histograms: Histograms) -> None:
-    """Draw the histograms of both on axes, in the colors of the paper.
+    """Draw the histograms of positive and negative pairs on axes, in the colors of the paper.
 
     Bins at the ends without any pair are left out; many bins are drawn two by two.
     """
     both = torch.stack([histograms.positive, histograms.negative])
     filled = both.sum(0).nonzero().flatten()
-    first, last = int(filled[0]), int(filled[-1]) + 1
-    edges, both = histograms.edges[first : last + 1], both[:, first:last]
+    first = int(filled[0])
+    last = int(filled[-1]) + 1
+    edges = histograms.edges[first : last + 1]
+    both = both[:, first:last]
     if both.shape[1] > _BARS:
         odd = both.shape[1] % 2
         both = torch.nn.functional.pad(both, (0, odd)).view(2, -1, 2).sum(2)
         edges = torch.cat([edges, edges[-1:] + odd * (edges[1] - edges[0])])[::2]
     for shares, color, sign in zip(both, (VERMILION, BLUE), ("positive", "negative"), strict=True):
-        drawn = (100 * shares).numpy()
-        ax.stairs(drawn, edges.numpy(), fill=True, color=color, alpha=0.4)
-        ax.stairs(drawn, edges.numpy(), color=color, lw=1.2, label=f"{sign} pairs")
+        percent = (100 * shares).numpy()
+        ax.stairs(percent, edges.numpy(), fill=True, color=color, alpha=0.4)
+        ax.stairs(percent, edges.numpy(), color=color, lw=1.2, label=f"{sign} pairs")
     ax.set_ylim(bottom=0)
 
 
@@ -98,23 +99,24 @@ def outlines(
     x: str,
     bounds: tuple[float, float] | None = None,
 ) -> "Figure":
-    """Return the outline of a histogram for each row of values (C, M); `bounds` are marked."""
+    """Return a chart of the outlines of histograms, one for each row of values (C, M).
+
+    `bounds` are marked where they are near.
+    """
     figure = figure_of(WIDTH, HEIGHT)
     ax = figure.subplots()
-    low, high = values.min().item(), values.max().item()
+    low = values.min().item()
+    high = values.max().item()
     bins = 60 if values.shape[1] > 5000 else 30  # few values in many bins are ragged
     for i, (row, label) in enumerate(zip(values.double(), labels, strict=True)):
         shares = 100 * torch.histc(row, bins, low, high) / len(row)
         edges = torch.linspace(low, high, bins + 1, dtype=torch.float64)
-        style = _mark(i, points=bins)
-        ax.stairs(shares.numpy(), edges.numpy(), lw=1.4, label=label, **style)
+        ax.stairs(shares.numpy(), edges.numpy(), lw=1.4, label=label, **_mark(i, points=bins))
     for bound in bounds or ():
         if low - 0.5 * (high - low) <= bound <= high + 0.5 * (high - low):
             ax.axvline(bound, color=FAINT, lw=1, ls="--")
     ax.set_ylim(bottom=0)
-    ax.set_xlabel(x)
-    ax.set_ylabel("share of pairs (%)")
-    _finish(ax, legend=len(labels) > 1)
+    _finish(ax, x, "share of pairs (%)", legend=len(labels) > 1)
     return figure
 
 
@@ -139,7 +141,7 @@ def panels(
 
 
 def matrix(values: torch.Tensor, labels: Sequence[str]) -> "Figure":
-    """Return numbers (C, C) from −1 to 1 in a square, in stronger colors the further from 0."""
+    """Return a square of numbers (C, C) from −1 to 1, in stronger colors the further from 0."""
     side = 1.1 + 0.62 * len(labels)
     texts = [[f"{v:.3f}" if math.isfinite(v) else "–" for v in row] for row in values.tolist()]
     figure, ax = _square(texts, 0.6 * values.nan_to_num().clamp(-1, 1), labels, side, side - 0.35)
@@ -149,7 +151,7 @@ def matrix(values: torch.Tensor, labels: Sequence[str]) -> "Figure":
 
 
 def confusion(counts: torch.Tensor, labels: Sequence[str]) -> "Figure":
-    """Return numbers of images (K, K) in a square, true classes by rows, predicted by columns."""
+    """Return a square of numbers of images (K, K): rows are true classes, columns predicted."""
     side = 1.6 + 0.34 * len(labels)
     texts = [[str(images) if images else "" for images in row] for row in counts.tolist()]
     shares = counts / counts.sum(1, keepdim=True).clamp(min=1)
@@ -170,13 +172,13 @@ def _square(
     height: float,
     fontsize: int = 10,
 ) -> tuple["Figure", "Axes"]:
-    """Texts in colored cells: blue where the strength is positive, else vermilion."""
+    """Return texts in colored cells: blue where the strength is positive, else vermilion."""
     from matplotlib.patches import Rectangle
 
     figure = figure_of(width, height)
     ax = figure.subplots()
-    for i, (row, strong) in enumerate(zip(texts, strengths.tolist(), strict=True)):
-        for j, (text, strength) in enumerate(zip(row, strong, strict=True)):
+    for i, (row, strengths_of_row) in enumerate(zip(texts, strengths.tolist(), strict=True)):
+        for j, (text, strength) in enumerate(zip(row, strengths_of_row, strict=True)):
             color = BLUE if strength >= 0 else VERMILION
             corner = (j - 0.5, i - 0.5)
             ax.add_patch(Rectangle(corner, 1, 1, color=color, alpha=abs(strength), lw=0))
@@ -206,7 +208,7 @@ def error_bars(
         ax: The axes.
         points: Positions on the horizontal axis with the measurements there.
         scale: Factor on all numbers, such as 100 for percent.
-        order: Decides color and marker.
+        order: Number that decides color and marker.
         joined: Whether to draw a line through the points.
         label: Name in the legend.
     """
@@ -225,56 +227,31 @@ def error_bars(
     )
 
 
-def seed_dots(
-    ax: "Axes",
-    xs: Sequence[float],
-    values: Sequence[Sequence[float]],
-    color: str,
-    *,
-    label: str = "",
-    mean: float = 0.0,
-) -> None:
-    """Draw a dot for each seed at each position, and a line at the means.
-
-    Args:
-        ax: The axes.
-        xs: Positions on the horizontal axis.
-        values: The numbers of all seeds at each position.
-        color: Color of dots and lines.
-        label: Name in the legend.
-        mean: Half the width of a line at each mean; 0 joins the means by one line.
-    """
-    means = [fmean(points) for points in values]
-    for x, points, middle in zip(xs, values, means, strict=True):
-        ax.plot([x] * len(points), points, "o", color=color, ms=4, alpha=0.5)
-        if mean:
-            ax.plot([x - mean, x + mean], [middle, middle], color=color, lw=2, label=label)
-    if not mean:
-        ax.plot(xs, means, color=color, lw=2, label=label)
-
-
 def _reach(measurement: Measurement, mean: float, end: int) -> float:
-    """How far a bar reaches down (0) or up (1)."""
+    """Return the length of an error bar downwards (0) or upwards (1)."""
     if measurement.std is not None:
         return measurement.std
     return 0.0 if measurement.interval is None else abs(measurement.interval[end] - mean)
 
 
 def _mark(i: int, points: int) -> dict[str, Any]:
-    """Color and style of the i-th line, with dots where points are few."""
-    mark: dict[str, Any] = {"color": PALETTE[i % len(PALETTE)]}
-    mark["ls"] = _STYLES[i // len(PALETTE) % len(_STYLES)]
-    return mark | ({"marker": "o", "ms": 3.5} if points <= 20 else {})
+    """Return color and style of the i-th line, with dots where points are few."""
+    dots = {"marker": "o", "ms": 3.5} if points <= 20 else {}
+    style = _STYLES[i // len(PALETTE) % len(_STYLES)]
+    return {"color": PALETTE[i % len(PALETTE)], "ls": style, **dots}
 
 
-def _finish(ax: "Axes", legend: bool) -> None:
+def _finish(ax: "Axes", x: str, y: str, legend: bool) -> None:
+    ax.set_xlabel(x)
+    ax.set_ylabel(y)
     bare(ax)
     ax.grid(axis="y", color=FAINT, lw=0.6)
     ax.set_axisbelow(True)
-    if legend and ax.get_legend_handles_labels()[1]:
+    labels = ax.get_legend_handles_labels()[1]
+    if legend and labels:
         ax.figure.legend(
             loc="outside upper left",
-            ncols=3 if len(ax.get_legend_handles_labels()[1]) != 4 else 2,
+            ncols=3 if len(labels) != 4 else 2,
             frameon=False,
             fontsize=9,
             handlelength=1.6,

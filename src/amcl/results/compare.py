@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from amcl.checkpoints.evaluations import Result
-from amcl.results.names import names_of, unnamed_settings
-from amcl.results.numbers import (
+from amcl.results.comparable import (
+    ComparableResults,
+    RunResult,
+    notes_of,
+    split_into_comparable,
+)
+from amcl.results.formatting import (
     MISSING,
     format_number,
     format_spread,
@@ -16,14 +21,14 @@ from amcl.results.numbers import (
     is_share,
     plural,
 )
-from amcl.results.parts import Entry, Part, make_parts, notes_of
+from amcl.results.group_names import names_of, unnamed_settings
+from amcl.results.groups import Difference, Group, Measurement, group_by_seed
 from amcl.results.read import newest, read_run, require_results, run_folders
 from amcl.results.record import Record
-from amcl.results.seeds import Difference, Group, Measurement, group_by_seed
 from amcl.results.table import Table
 
 ALL = "all"
-"""Stands for every metric."""
+"""Word of `--metrics` for every metric."""
 BEST = "▲"
 
 
@@ -32,15 +37,15 @@ class Row:
     """One metric of one protocol, under the same settings on the same images.
 
     Args:
-        part: The results of the row.
+        source: The results of the row.
         metric: Name of the metric.
         cells: A measurement for each group.
         differences: Differences from the first group; None for that group, and where no seed has
             both numbers.
-        best: Index of the group of the highest accuracy, if it is told apart from all others.
+        best: Index of the group of the highest accuracy, if it is distinguishable from all others.
     """
 
-    part: Part
+    source: ComparableResults
     metric: str
     cells: tuple[Measurement, ...]
     differences: tuple[Difference | None, ...]
@@ -49,20 +54,20 @@ class Row:
     @property
     def label(self) -> str:
         """Protocol, data, split and metric."""
-        return f"{self.part.label} {self.metric}"
+        return f"{self.source.label} {self.metric}"
 
     @property
     def result(self) -> Result:
-        """The first of the results."""
-        return self.part.entries[0].result
+        """First of the results."""
+        return self.source.results[0].result
 
     @property
     def images(self) -> dict[str, Any]:
         """Counts and checksum of the images; of held-out images one checksum for each seed."""
-        if self.part.same_images:
+        if self.source.same_images:
             return self.result.images
-        drawn = {str(entry.record.seed): entry.sha256 for entry in self.part.entries}
-        return self.result.images | {"sha256": drawn}
+        by_seed = {str(each.record.seed): each.sha256 for each in self.source.results}
+        return self.result.images | {"sha256": by_seed}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -93,7 +98,8 @@ class Row:
         return lines
 
     def _cell(self, index: int) -> str:
-        cell, share = self.cells[index], is_share(self.metric)
+        cell = self.cells[index]
+        share = is_share(self.metric)
         count = "" if cell.std is None else f" (n={len(cell.numbers)})"
         best = f" {BEST}" if self.best == index else ""
         return cell.format(share, "%" * share) + count + best
@@ -101,7 +107,8 @@ class Row:
     def _difference(self, difference: Difference | None) -> str:
         if difference is None:
             return MISSING
-        share, interval = is_share(self.metric), difference.interval
+        share = is_share(self.metric)
+        interval = difference.interval
         decimals = 1 if interval is None else 2
         spread = format_spread(difference.mean, difference.std, share, sign=True, decimals=decimals)
         lines = [f"{spread} (n={len(difference.by_seed)})"]
@@ -113,7 +120,14 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Groups of runs, the baseline first, with rows of numbers and notes on them."""
+    """Groups of runs side by side.
+
+    Args:
+        groups: The groups, the baseline first.
+        names: Name of each group.
+        rows: Rows of numbers.
+        notes: Sentences on the groups and rows.
+    """
 
     groups: tuple[Group, ...]
     names: tuple[str, ...]
@@ -175,6 +189,10 @@ def compare(
 
     Returns:
         Groups, rows and notes.
+
+    Example:
+        >>> comparison = compare(["runs/simclr-0", "runs/amcl-0"])  # doctest: +SKIP
+        >>> print(comparison.table().to_markdown())  # doctest: +SKIP
     """
     notes: list[str] = []
     results: dict[Path, list[Result]] = {}
@@ -183,17 +201,20 @@ def compare(
         records.append(read_run(path))
         every = require_results(path)
         results[path] = newest(every)
-        notes += _older(path, every, results[path])
+        if older := [result for result in every if result not in results[path]]:
+            weights = ", ".join(dict.fromkeys(str(r.model.get("sha256"))[:8] for r in older))
+            count = plural(len(older), "result")
+            notes.append(f"{path}: {count} of older weights left out ({weights}).")
     groups = _groups(records, baseline)
     names = _names(groups)
-    entries = [
-        Entry(index, record, result)
+    run_results = [
+        RunResult(index, record, result)
         for index, group in enumerate(groups)
         for record in group.records
         for result in results[record.path]  # type: ignore[index]
     ]
-    shown, hidden = _choose(entries, metrics)
-    parts = make_parts(entries, shown)
+    visible, hidden = _choose(run_results, metrics)
+    parts = split_into_comparable(run_results, visible)
     rows = [_row(groups, part, metric) for part in parts for metric in part.metrics]
     rows.sort(key=lambda row: not is_accuracy(row.metric))
     notes += [*_notes_of_groups(groups, names), *notes_of(parts)]
@@ -204,23 +225,14 @@ def compare(
     return Comparison(groups=groups, names=names, rows=tuple(rows), notes=tuple(notes))
 
 
-def _older(path: Path, results: Sequence[Result], kept: Sequence[Result]) -> list[str]:
-    """A note of results that do not count."""
-    if not (old := [result for result in results if result not in kept]):
-        return []
-    weights = dict.fromkeys(str(result.model.get("sha256"))[:8] for result in old)
-    left_out = plural(len(old), "result")
-    return [f"{path}: {left_out} of older weights left out ({', '.join(weights)})."]
-
-
 def _groups(records: Sequence[Record], baseline: str | Path | None) -> tuple[Group, ...]:
-    """Groups by what they learn, each sorted by seed; that of the baseline first."""
+    """Return groups of the same settings, each sorted by seed; that of the baseline first."""
     groups = group_by_seed(records, key=lambda record: record.settings)
     if baseline is not None:
-        wanted = Path(baseline).resolve()
+        folder = Path(baseline).resolve()
 
         def without(group: Group) -> bool:
-            return all(r.path is None or r.path.resolve() != wanted for r in group.records)
+            return all(r.path is None or r.path.resolve() != folder for r in group.records)
 
         if all(map(without, groups)):
             runs = ", ".join(str(record.path) for record in records)
@@ -230,7 +242,7 @@ def _groups(records: Sequence[Record], baseline: str | Path | None) -> tuple[Gro
 
 
 def _names(groups: Sequence[Group]) -> tuple[str, ...]:
-    """Short names; those of folders where settings do not tell groups apart."""
+    """Return short names, with those of folders where settings do not distinguish groups."""
     folders = [group.records[0].name for group in groups]
     if len(groups) == 1:
         more = len(groups[0].records) - 1
@@ -242,10 +254,10 @@ def _names(groups: Sequence[Group]) -> tuple[str, ...]:
 
 
 def _choose(
-    entries: Sequence[Entry], metrics: Sequence[str]
+    results: Sequence[RunResult], metrics: Sequence[str]
 ) -> tuple[Sequence[str], Sequence[str]]:
-    """The metrics to show, and those that are left out unless they are asked for."""
-    names = list(dict.fromkeys(name for entry in entries for name in entry.result.metrics))
+    """Return the metrics to show, and those that are hidden unless they are requested."""
+    names = list(dict.fromkeys(name for each in results for name in each.result.metrics))
     accuracies = [name for name in names if is_accuracy(name)]
     if list(metrics) == [ALL]:
         return (), ()
@@ -254,14 +266,14 @@ def _choose(
     return accuracies, [name for name in names if name not in accuracies]
 
 
-def _row(groups: Sequence[Group], part: Part, metric: str) -> Row:
+def _row(groups: Sequence[Group], part: ComparableResults, metric: str) -> Row:
     images = part.images(metric)
     cells = tuple(
         Measurement(tuple(part.value(record, metric) for record in g.records), g.seeds, images)
         for g in groups
     )
     return Row(
-        part=part,
+        source=part,
         metric=metric,
         cells=cells,
         differences=(None, *(cell.minus(cells[0]) for cell in cells[1:])),
@@ -270,17 +282,17 @@ def _row(groups: Sequence[Group], part: Part, metric: str) -> Row:
 
 
 def _best(cells: Sequence[Measurement]) -> int | None:
-    """The group whose mean is the highest and told apart from that of every other group."""
+    """Return the group whose mean is the highest and distinguishable from all other groups."""
     means = {i: cell.mean for i, cell in enumerate(cells) if cell.mean is not None}
     if len(means) < 2:
         return None
     best = max(means, key=lambda i: means[i])
     others = [cells[best].minus(cells[i]) for i in means if i != best]
-    return best if all(d is not None and d.told_apart for d in others) else None
+    return best if all(d is not None and d.distinguishable for d in others) else None
 
 
 def _notes_of_groups(groups: Sequence[Group], names: Sequence[str]) -> list[str]:
-    """Settings that names leave out, and runs that cannot be paired."""
+    """Return notes on settings that names leave out, and on runs that cannot be paired."""
     notes = []
     if unnamed := unnamed_settings([group.records[0].settings for group in groups]):
         notes.append(f"The groups differ in more than their names say: {'; '.join(unnamed)}.")

@@ -52,13 +52,14 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
 
     if len(values) < 2:
         return None
-    n, mean = len(values), fmean(values)
+    n = len(values)
+    mean = fmean(values)
     reach = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) * stdev(values) / math.sqrt(n)
     return mean - reach, mean + reach
 
 
 def excludes_zero(interval: Interval | None) -> bool:
-    """Return whether the interval of a difference lies on one side of zero.
+    """Return True if the interval of a difference lies on one side of zero.
 
     Example:
         >>> excludes_zero((0.1, 0.3)), excludes_zero((-0.1, 0.3)), excludes_zero(None)

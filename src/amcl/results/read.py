@@ -13,11 +13,11 @@ from amcl.results.record import Record
 
 
 def run_folders(paths: Sequence[str | Path], command: str) -> list[Path]:
-    """Return the folders that a command was given.
+    """Return the run folders of a command line.
 
     Args:
-        paths: Folders of runs; none may be given twice, under whatever name.
-        command: The command as the user typed it, for the error without folders.
+        paths: Folders of runs; none may appear twice, under whatever name.
+        command: The command as the user types it, for the error without folders.
 
     Example:
         >>> run_folders(["runs/a", "runs/b"], "amcl compare")
@@ -34,7 +34,7 @@ def run_folders(paths: Sequence[str | Path], command: str) -> list[Path]:
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """Return the last part of each path, or as many parts as tell the folders apart.
+    """Return the last part of each path, or as many parts as distinguish the folders.
 
     Example:
         >>> run_names([Path("/a/first"), Path("/a/second")])
@@ -51,7 +51,22 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 
 
 def read_run(path: Path) -> Record:
-    """Return the record of a run folder, with the metrics of evaluations of its newest weights."""
+    """Return the record of a run folder, with the metrics of evaluations of its newest weights.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        The record; `settings` are those that change what is learned, without the seed.
+
+    Example:
+        >>> import tempfile
+        >>> from amcl.config import Config
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "config.toml").write_text(Config().to_toml())
+        >>> read_run(folder).seed
+        0
+    """
     settings = _read_config(path / "config.toml")
     learned = {
         name: value
@@ -96,12 +111,13 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         >>> flat({"run": {"seed": 0}, "a": 1})
         {'run.seed': 0, 'a': 1}
     """
-    out: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in table.items():
-        out |= (
-            flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-        )
-    return out
+        if isinstance(value, dict):
+            flattened |= flat(value, f"{prefix}{name}.")
+        else:
+            flattened[prefix + name] = value
+    return flattened
 
 
 def _read_config(path: Path) -> dict[str, Any]:

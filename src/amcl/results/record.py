@@ -14,9 +14,9 @@ class Record:
 
     Args:
         name: Name of the run within its sweep or study, or that of its folder.
-        status: How the run ended.
-        reason: Why the run has another status than "complete".
-        seed: Seed of the run, if it is known.
+        status: The way in which the run ended.
+        reason: Reason of another status than "complete".
+        seed: Seed of the run, if there is one.
         values: Settings in which the run differs from others of its sweep or study, by the name of
             the option.
         settings: All settings that change what is learned, by section and name, as in

@@ -23,7 +23,7 @@ class Cell:
     """Entry of a table.
 
     Args:
-        text: What it says.
+        text: The text.
         small: A second, quieter text behind the first.
         strong: Whether to emphasize it.
 
@@ -82,7 +82,7 @@ class Table:
         return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
 
     def to_terminal(self, width: int, repeat: int | None = None) -> "rich.console.Group":
-        """Return something that `rich` prints.
+        """Return the table as `rich` prints it.
 
         A table that is too wide is split into several, one below the other.
 
@@ -98,13 +98,13 @@ class Table:
     def to_markdown(self) -> str:
         """Return the table in Markdown, without its caption."""
 
-        def spelled(cell: Cell) -> str:
+        def format_cell(cell: Cell) -> str:
             strong = replace(cell, text=f"**{cell.text}**") if cell.strong else cell
             return " ".join(strong.with_small.split()).replace("|", r"\|")
 
         rule = ["---"] * self.left + ["---:"] * (len(self.header) - self.left)
-        lines = [[spelled(Cell(name)) for name in self.header], rule]
-        lines += [[spelled(cell) for cell in row] for row in self.cells]
+        lines = [[format_cell(Cell(name)) for name in self.header], rule]
+        lines += [[format_cell(cell) for cell in row] for row in self.cells]
         return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
     def to_csv(self) -> str:
@@ -129,7 +129,8 @@ class Table:
 
     def _html(self, cell: Cell, column: int) -> str:
         label = column < self.left
-        tag, scope = ("th", ' scope="row"') if label and column == 0 else ("td", "")
+        is_row_header = column == 0 and label
+        tag, scope = ("th", ' scope="row"') if is_row_header else ("td", "")
         text = html.escape(cell.text)
         text = f"<strong>{text}</strong>" if cell.strong else text
         small = f" <small>{html.escape(cell.small)}</small>" if cell.small else ""
@@ -145,13 +146,13 @@ class Table:
         labels = list(range(repeat))
         parts = [labels]
         room = width + _GAP - sum(widths[:repeat])
-        left = room
+        free = room
         for column in range(repeat, len(widths)):
-            if widths[column] > left and len(parts[-1]) > repeat:
+            if widths[column] > free and len(parts[-1]) > repeat:
                 parts.append(labels)
-                left = room
+                free = room
             parts[-1] = [*parts[-1], column]
-            left -= widths[column]
+            free -= widths[column]
         return [broken._columns(part) for part in parts]
 
     def _columns(self, columns: Sequence[int]) -> "Table":
@@ -184,7 +185,8 @@ class Table:
         for row in part.cells:
             out.add_row(*(Text(cell.with_small) for cell in row))
         if self.caption:
-            out.caption, out.caption_justify = self.caption, "left"
+            out.caption = self.caption
+            out.caption_justify = "left"
         return out
 
 
@@ -193,7 +195,7 @@ def _classes(label: bool, short: bool = False) -> str:
 
 
 def _broken(name: str) -> str:
-    """A header on several lines, broken at blanks and behind underscores, if need be at "=".
+    """Return a header on several lines, broken at blanks, behind underscores, and at "=".
 
     >>> _broken("linear_top1 temperature=adaptive")
     'linear_\\ntop1\\ntemperature=\\nadaptive'

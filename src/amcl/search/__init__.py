@@ -6,7 +6,7 @@ __all__ = ["Choice", "Range", "SearchResult", "Space", "paper_space", "search", 
 
 
 def __getattr__(name: str) -> object:
-    """Load the modules of a search when it begins."""
+    """Load the modules of a search on first use: they import Optuna and matplotlib."""
     if name in ("search", "SearchResult"):
         from amcl.search import study
 

@@ -14,7 +14,8 @@ from amcl.files import is_free, write_text
 from amcl.search.objective import OBJECTIVES, Objective
 from amcl.search.space import Space, space_from
 from amcl.settings import choose, whole_number
-from amcl.sweep.storage import FILE, check_storage, without_password
+from amcl.sweep.storage import FILE, without_password
+from amcl.sweep.study_folder import StudyFolder
 
 Pruner = Literal["median", "halving", "off"]
 PRUNERS: tuple[Pruner, ...] = Pruner.__args__  # type: ignore[attr-defined]
@@ -29,8 +30,8 @@ class Definition:
     Args:
         config: Settings that trials start from.
         space: Settings that trials differ in.
-        objective: What trials are judged by.
-        pruner: Which trials are cut short.
+        objective: Metric that trials are judged by.
+        pruner: Rule by which trials are cut short.
     """
 
     config: Config
@@ -43,7 +44,7 @@ class Definition:
         choose("pruner", self.pruner, PRUNERS)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the definition as files and storages keep it."""
+        """Return the definition as files and storages hold it."""
         config = on_machine(self.config, Config()).to_toml()
         return {
             "kind": "search",
@@ -54,105 +55,94 @@ class Definition:
         }
 
     def differing(self, other: "Definition") -> list[str]:
-        """Return the names of what differs."""
-        mine, theirs = self.to_dict(), other.to_dict()
+        """Return the names of the fields that differ."""
+        mine = self.to_dict()
+        theirs = other.to_dict()
         changed = [key for key in mine if key != "config" and mine[key] != theirs[key]]
         return changed + differing(self.config, other.config)
 
 
-class StudyFolder:
-    """The files of a study.
+class SearchFolder(StudyFolder):
+    """The files of a search.
 
-    `study.toml` says what is searched and `base.toml` what trials start from; `study.db` is the
-    storage, `trials` holds their run folders. `best.toml`, `trials.csv`, `summary.md` and pictures
-    are made from those.
+    `study.toml` has the space and the objective, `base.toml` the settings that trials start from;
+    `study.db` is the storage, `trials` holds their run folders. `best.toml`, `trials.csv`,
+    `summary.md` and pictures are made from those. The arguments are those of `StudyFolder`.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    @property
-    def listing(self) -> Path:
-        return self.path / "study.toml"
+    LISTING = "study.toml"
+    RUNS = "trials"
 
     @property
     def base(self) -> Path:
+        """File of the settings that trials start from."""
         return self.path / "base.toml"
 
     @property
     def best(self) -> Path:
+        """File of the chosen settings."""
         return self.path / "best.toml"
 
-    def run(self, name: str) -> Path:
-        return self.path / "trials" / name
-
-    def exists(self) -> bool:
-        """Return True if there is a study here."""
-        return self.listing.is_file()
-
-    def read(self, storage: str = "", study: str | None = None) -> tuple[Definition, str, str]:
-        """Return the definition of the study, its storage, and its name there.
-
-        Args:
-            storage: Address of the storage with its password, which is not written down.
-            study: Name of the study; an error if it has another.
-        """
+    def read_definition(self) -> Definition:
+        """Return the definition of the study."""
+        listing = self.read_listing()
+        config = Config.from_file(self.base)
         try:
-            listed = self._listed()
-            config = Config.from_file(self.base)
             definition = Definition(
                 config=config,
-                space=space_from(config, listed["space"]),
-                objective=listed["objective"],
-                pruner=listed["pruner"],
+                space=space_from(config, listing["space"]),
+                objective=listing["objective"],
+                pruner=listing["pruner"],
             )
-            stored = str(listed["storage"]), str(listed["study"])
-        except (KeyError, TypeError, AttributeError) as error:
+        except (TypeError, AttributeError) as error:
             raise RunError(f"{self.listing} is damaged: {error!r}.") from None
-        storage, name = check_storage(self.path, stored, storage, study)
-        started = (self.path / "trials").exists()
-        if started and not storage and not (self.path / FILE).is_file():
+        is_local = not self.address[0]
+        if is_local and self.run("").exists() and not (self.path / FILE).is_file():
             raise RunError(
                 f"{FILE} is gone from {self.path}, and with it all records: put it back, or choose "
                 "another folder with --out."
             )
-        return definition, storage, name
+        return definition
 
     def trials(self) -> int:
-        """Return the number of trials that the study is to have; the paper's if there is none."""
+        """Return the number of trials to run; that of the paper without a study."""
         if not self.exists():
             return TRIALS
         try:
-            return whole_number("trials", self._listed().get("trials", TRIALS))
+            return whole_number("trials", self.read_listing().get("trials", TRIALS))
         except ValueError as error:
             raise RunError(f"{self.listing} is damaged: {error}") from None
 
     def remember_trials(self, trials: int) -> None:
-        """Write down the number of trials that the study is to have, for when it is resumed."""
+        """Write the number of trials to run into the listing, for when the study is resumed."""
         if trials != self.trials():
-            write_text(self.listing, tomli_w.dumps({**self._listed(), "trials": trials}))
+            write_text(self.listing, tomli_w.dumps({**self.read_listing(), "trials": trials}))
 
     def check_free(self, definition: Definition) -> None:
         """Raise an error if something else is here than the beginning of this very study."""
-        known = [self.base.name] if self._has_base_of(definition) else []
-        if not is_free(self.path, *known):
+        own_files = [self.base.name] if self._has_base_of(definition) else []
+        if not is_free(self.path, *own_files):
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
-    def create(
-        self, definition: Definition, storage: str, study: str, trials: int = TRIALS
-    ) -> None:
+    def create(self, definition: Definition, trials: int = TRIALS) -> None:
         """Create the folder of a new study."""
         self.check_free(definition)
-        listed = {"study": study, "storage": without_password(storage), "trials": trials}
-        listed |= {n: v for n, v in definition.to_dict().items() if n not in ("kind", "config")}
+        storage, study = self.address
+        listing = {"study": study, "storage": without_password(storage), "trials": trials}
+        listing |= {n: v for n, v in definition.to_dict().items() if n not in ("kind", "config")}
         write_text(self.base, definition.config.to_toml())
-        write_text(self.listing, tomli_w.dumps(listed))
+        write_text(self.listing, tomli_w.dumps(listing))
 
-    def _listed(self) -> dict[str, Any]:
+    def read_listing(self) -> dict[str, Any]:
+        """Return the contents of `study.toml`."""
         try:
-            return tomllib.loads(self.listing.read_text(encoding="utf-8"))
+            listing = tomllib.loads(self.listing.read_text(encoding="utf-8"))
         except tomllib.TOMLDecodeError as error:
             raise RunError(f"{self.listing} is damaged: {error!r}.") from None
+        names = ("study", "storage", "space", "objective", "pruner")
+        if missing := [name for name in names if name not in listing]:
+            raise RunError(f"{self.listing} is damaged: it has no {', '.join(missing)}.")
+        return listing
 
     def _has_base_of(self, definition: Definition) -> bool:
         """Return True if a study of these settings was killed here before it had its listing."""

@@ -1,14 +1,15 @@
-"""Objectives of a search: numbers of the features of a run, never of test images."""
+"""Objectives of a search: metrics of the features of a run, never of test images."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 from amcl.config import Config
 from amcl.data import DataSet
 from amcl.errors import RunError
-from amcl.results import Record
-from amcl.sweep.outcome import Row
+from amcl.results import STATUSES, Record, formatting
+from amcl.sweep.single_run import MetricsRow
 
 Objective = Literal["knn", "linear", "effective-rank"]
 OBJECTIVES: tuple[Objective, ...] = Objective.__args__  # type: ignore[attr-defined]
@@ -27,12 +28,12 @@ METRICS = {
     "linear": "linear_top1_validation",
     "effective-rank": "effective_rank",
 }
-"""The metric of a record that is the objective."""
+"""Metric of a record that is the objective."""
 
 
 def is_share(objective: Objective) -> bool:
     """Return True if the objective is an accuracy."""
-    return objective != "effective-rank"
+    return formatting.is_share(METRICS[objective])
 
 
 def score(objective: Objective, record: Record) -> float | None:
@@ -45,8 +46,22 @@ def score(objective: Objective, record: Record) -> float | None:
     return value if record.status == "complete" and math.isfinite(value) else None
 
 
+def ranked(objective: Objective, records: Sequence[Record]) -> list[Record]:
+    """Return the complete from the highest value down, then the others by status and number."""
+
+    def rank(record: Record) -> tuple[int, float, int]:
+        value = score(objective, record)
+        return (
+            STATUSES.index(record.status),
+            math.inf if value is None else -value,
+            int(record.name),
+        )
+
+    return sorted(records, key=rank)
+
+
 def format_score(objective: Objective, value: float) -> str:
-    """Return a value for people.
+    """Return a value with its unit.
 
     >>> format_score("knn", 0.5), format_score("effective-rank", 12.345)
     ('50.0 %', '12.3')
@@ -55,10 +70,10 @@ def format_score(objective: Objective, value: float) -> str:
 
 
 def on_validation(config: Config) -> Config:
-    """Return the configuration with its validation images probed.
+    """Return the configuration with probes of its validation images.
 
     Raises:
-        ValueError: If it probes the test split, or holds no images out.
+        ValueError: If it probes the test split, or has no validation images.
     """
     if config.data.probe == "test":
         raise ValueError(
@@ -71,7 +86,7 @@ def on_validation(config: Config) -> Config:
 
 
 def objective_for(data: DataSet, requested: Objective | None) -> Objective:
-    """Return the objective to search by: as requested, else kNN where there are labels."""
+    """Return the requested objective; without a request kNN where there are labels."""
     labeled = data.probe is not None
     if requested is None:
         return "knn" if labeled else "effective-rank"
@@ -84,7 +99,7 @@ def objective_for(data: DataSet, requested: Objective | None) -> Objective:
     return requested
 
 
-def probed(objective: Objective, row: Row) -> float:
+def probe_score(objective: Objective, row: MetricsRow) -> float:
     """Return the number of a probe that stands for the objective while a trial runs."""
     name = METRICS["knn" if is_share(objective) else objective]
     if name not in row:

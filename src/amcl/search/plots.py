@@ -11,6 +11,7 @@ from amcl.results.intervals import accuracy_difference, excludes_zero
 from amcl.search.folder import Definition
 from amcl.search.objective import LABELS, is_share
 from amcl.sweep.engine import Trials
+from amcl.sweep.storage import without_experimental_warnings
 
 if TYPE_CHECKING:  # loaded only where something is drawn
     import optuna
@@ -18,13 +19,14 @@ if TYPE_CHECKING:  # loaded only where something is drawn
 
 RANKED_FROM = 8
 """Number of complete trials below which a ranking of fields would be noise."""
-_WIDTH, _HEIGHT = 8, 4.5  # inches
+_WIDTH = 8  # inches
+_HEIGHT = 4.5
 _LEGEND = 12  # entries of a legend that there is room for
 _PAIR = ("heads", "top_k")  # the two fields that the paper draws against each other
 
 
 class NotDrawn(Exception):
-    """A picture that cannot be drawn; the message says why."""
+    """The picture cannot be drawn; the message has the reason."""
 
 
 def save_plots(
@@ -41,9 +43,10 @@ def save_plots(
     Returns:
         The files, and the reasons why others are not drawn, by the names of their files.
     """
-    paths, reasons = [], {}
+    paths = []
+    reasons = {}
     with _quiet():
-        ended = _ended(study, definition)
+        ended = _ended_trials(study, definition)
         for name, (title, draw) in _pictures(definition, images).items():
             path = folder / f"{name}.png"
             try:
@@ -76,9 +79,9 @@ def _pictures(
         return draw.plot_param_importances(study, evaluator=evaluator, target_name=label)
 
     def contour(study: "optuna.Study") -> Any:
-        both = [trial for trial in _complete(study) if {*_PAIR} <= trial.params.keys()]
-        if single := [name for name in _PAIR if not _varies(both, name)]:
-            raise NotDrawn(f"it needs complete trials of two values of {single[0]}")
+        trials = [trial for trial in _complete(study) if {*_PAIR} <= trial.params.keys()]
+        if constant := [name for name in _PAIR if not _varies(trials, name)]:
+            raise NotDrawn(f"it needs complete trials of two values of {constant[0]}")
         return draw.plot_contour(study, params=[*_PAIR], target_name=label)
 
     def slices(study: "optuna.Study") -> Any:
@@ -135,11 +138,12 @@ def _style(figure: "Figure", title: str, images: int | None) -> None:
     figure.suptitle(plain(title, 160), fontsize=11)
 
 
-def _ended(study: "optuna.Study", definition: Definition) -> "optuna.Study":
+def _ended_trials(study: "optuna.Study", definition: Definition) -> "optuna.Study":
     """Return a study in memory of the trials that have ended, in order; shares in percent."""
     import optuna
 
-    copy, trials = optuna.create_study(direction="maximize"), Trials(study)
+    copy = optuna.create_study(direction="maximize")
+    trials = Trials(study)
     scale = 100 if is_share(definition.objective) else 1
     for name in sorted(trials.records()):
         trial = trials.ended(name)
@@ -186,7 +190,8 @@ def _check_ranked(
         )
     if len(definition.space) < 2:
         raise NotDrawn("a ranking needs two fields")
-    low, high = min(values) / 100, max(values) / 100
+    low = min(values) / 100
+    high = max(values) / 100
     if low == high or (images and not excludes_zero(accuracy_difference(high, low, images))):
         raise NotDrawn("the complete trials cannot be told apart: a ranking would be noise")
     evaluator = PedAnovaImportanceEvaluator(target_quantile=min(0.5, max(0.25, 5 / len(values))))
@@ -197,16 +202,8 @@ def _check_ranked(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Optuna on what is experimental, and on what is checked here."""
-    import optuna
-
-    before = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-            warnings.filterwarnings("ignore", message="Some regimes for parameter")
-            warnings.filterwarnings("ignore", message="Target and region quantiles select")
-            yield
-    finally:
-        optuna.logging.set_verbosity(before)
+    """Silence warnings of Optuna on experimental features, and on conditions checked here."""
+    with without_experimental_warnings(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Some regimes for parameter")
+        warnings.filterwarnings("ignore", message="Target and region quantiles select")
+        yield

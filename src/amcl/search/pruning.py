@@ -1,4 +1,4 @@
-"""Pruners: trials are cut short that lie below others by more than noise."""
+"""Pruners: they cut trials short that lie below others by more than noise."""
 
 import math
 
@@ -8,8 +8,8 @@ from optuna.trial import FrozenTrial, TrialState
 from amcl.results.intervals import standard_error
 from amcl.search.folder import Definition
 
-_AT_FIRST = 5  # complete trials before the median of them is believed
-_KEPT = 3  # successive halving keeps one of this number of trials
+_STARTUP_TRIALS = 5  # complete trials before the median of them is used
+_REDUCTION = 3  # successive halving keeps one of this number of trials
 
 
 def pruner_of(definition: Definition, images: int | None) -> optuna.pruners.BasePruner:
@@ -24,11 +24,12 @@ def pruner_of(definition: Definition, images: int | None) -> optuna.pruners.Base
     if definition.pruner == "off":
         return optuna.pruners.NopPruner()
     if definition.pruner == "median":
-        pruner, share = optuna.pruners.MedianPruner(n_startup_trials=_AT_FIRST), 0.5
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=_STARTUP_TRIALS)
+        share = 0.5
     else:
         first = min(run.probe_every, run.epochs)
-        pruner = optuna.pruners.SuccessiveHalvingPruner(first, reduction_factor=_KEPT)
-        share = 1 / _KEPT
+        pruner = optuna.pruners.SuccessiveHalvingPruner(first, reduction_factor=_REDUCTION)
+        share = 1 / _REDUCTION
     return pruner if images is None else NoisePruner(pruner, share, images)
 
 
@@ -40,13 +41,13 @@ class NoisePruner(optuna.pruners.BasePruner):
     """
 
     def __init__(self, pruner: optuna.pruners.BasePruner, share: float, images: int) -> None:
-        self.pruner, self.share, self.images = pruner, share, images
+        self.pruner = pruner
+        self.share = share
+        self.images = images
 
     def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        if not self.pruner.prune(study, trial):
-            return False
         epoch = trial.last_step
-        if epoch is None:
+        if epoch is None or not self.pruner.prune(study, trial):
             return False
         states = (TrialState.COMPLETE,) if self.share == 0.5 else None  # as the median pruner has
         others = [

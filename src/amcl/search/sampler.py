@@ -6,13 +6,13 @@ from optuna.trial import FrozenTrial
 from amcl.seeds import seed_of
 from amcl.sweep.engine import RUN
 
-_RANDOM = 10  # trials at random before the model of the others is believed
+_STARTUP_TRIALS = 10  # random trials before the model of past trials is used
 
 
 class SeededSampler(optuna.samplers.TPESampler):
     """Tree-structured Parzen estimator; each trial's randomness follows from its number.
 
-    So a study that was stopped resumes as if it had not been, and workers do not repeat each other.
+    So an interrupted study resumes as if it had not been, and workers do not repeat each other.
 
     Args:
         seed: Seed of the study.
@@ -28,4 +28,4 @@ class SeededSampler(optuna.samplers.TPESampler):
 
     def _start(self, number: int) -> None:
         seed = seed_of("trial", self._study_seed, number) % 2**32
-        super().__init__(n_startup_trials=_RANDOM, seed=seed, constant_liar=True)
+        super().__init__(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=True)

@@ -1,4 +1,4 @@
-"""Spaces of a search: those of the paper, and any field of a configuration."""
+"""Spaces of a search: those of the paper, and those of any fields of a configuration."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from optuna import Trial
 
 PAPER = "paper"
-_WIDE = ("imagenet", "tinyimagenet")  # η, ι up to 5 there, up to 2 elsewhere
-_MOST = 256  # κ: the paper's curve ends before that
-_FIRST = ("temperature", "form", "phi_output")  # whether others have an effect hangs on them
+_WIDE = ("imagenet", "tinyimagenet")  # data sets with η, ι up to 5; up to 2 elsewhere
+_MAX_TOP_K = 256  # the paper's curve ends before that
+_FIRST = ("temperature", "form", "phi_output")  # they decide whether others have an effect
 _LINKED = (*_FIRST, "top_k", "tau_lower", "tau_upper", "batch_size", "accumulate", "queue")
-_JUDGES = (
+_NOT_SEARCHED = (
     *("seed", "data", "data_root", "labels", "probe", "validation", "probe_every", "knn_k"),
     *("workers", "memory", "init", "save_every", "save_minutes", "keep_every", "log_every"),
     *("tensorboard", "wandb"),
@@ -37,7 +37,18 @@ _JUDGES = (
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from low to high, both included; on a logarithmic scale, or whole."""
+    """Numbers of a range.
+
+    Args:
+        low: Lowest number.
+        high: Highest number.
+        log: Whether the scale is logarithmic.
+        whole: Whether the numbers are whole.
+
+    Example:
+        >>> str(Range(0.001, 1.0, log=True))
+        '0.001:1.0:log'
+    """
 
     low: float
     high: float
@@ -60,7 +71,15 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """Some values, in no order."""
+    """Values without an order.
+
+    Args:
+        values: The values.
+
+    Example:
+        >>> str(Choice(("softmax", "top_k")))
+        'softmax,top_k'
+    """
 
     values: tuple[Any, ...]
 
@@ -70,7 +89,7 @@ class Choice:
 
     @property
     def plain(self) -> tuple[Any, ...]:
-        """Values as a study keeps them: numbers and words, and all else as it is typed."""
+        """Values as a study stores them: numbers and words, and others as they are typed."""
         plain = (bool, int, float, str)
         return tuple(v if isinstance(v, plain) else spelled(v) for v in self.values)
 
@@ -91,9 +110,19 @@ def paper_space(config: Config) -> Space:
     η and ι from 1e-5 to 2, to 5 for the ImageNets; β from 1e-5 to 10, by its logarithm; 2 to 6
     heads; for the contrastive losses softmax or top-κ, with κ up to 256 or all negatives.
 
-    >>> from amcl.recipes import recipe
-    >>> {name: str(axis) for name, axis in paper_space(recipe("cifar10-barlow-amcl")).items()}
-    {'eta': '1e-05:2.0', 'iota': '1e-05:2.0', 'beta': '1e-05:10.0:log', 'heads': '2:6'}
+    Args:
+        config: Settings that trials start from.
+
+    Returns:
+        The space, by fields.
+
+    Raises:
+        ValueError: If the method has no adaptive temperature.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> {name: str(axis) for name, axis in paper_space(recipe("cifar10-barlow-amcl")).items()}
+        {'eta': '1e-05:2.0', 'iota': '1e-05:2.0', 'beta': '1e-05:10.0:log', 'heads': '2:6'}
     """
     method = config.method
     if not method.adapts:
@@ -112,17 +141,23 @@ def paper_space(config: Config) -> Space:
     }
     if is_field(config, "top_k") and config.negatives > 1:
         space["form"] = Choice(("softmax", "top_k", "top_k_softmax"))
-        space["top_k"] = Range(1, min(_MOST, config.negatives), log=True, whole=True)
+        space["top_k"] = Range(1, min(_MAX_TOP_K, config.negatives), log=True, whole=True)
     return space
 
 
 def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Space:
     """Return a space from the form in which it is typed.
 
-    Entries are fields with ranges or choices; `paper` adds the other fields of the paper's space.
+    Args:
+        config: Settings that trials start from.
+        entries: Fields with ranges or choices; `paper` adds the other fields of the paper's space.
 
-    >>> space_from(Config(), ["lr=1e-3:1:log", "heads=1,3", "batch-size=64:256"])["lr"]
-    Range(low=0.001, high=1.0, log=True, whole=False)
+    Returns:
+        The space, by fields; those that decide whether others have an effect come first.
+
+    Example:
+        >>> space_from(Config(), ["lr=1e-3:1:log", "heads=1,3", "batch-size=64:256"])["lr"]
+        Range(low=0.001, high=1.0, log=True, whole=False)
     """
     if isinstance(entries, Mapping):
         entries = [f"{name}={text}" for name, text in entries.items()]
@@ -139,7 +174,7 @@ def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Sp
                 "lr=1e-3:1:log, heads=2:6, temperature=adaptive,first-head, or the word paper."
             )
         name = field_name(config, name)
-        if name in _JUDGES:
+        if name in _NOT_SEARCHED:
             raise ValueError(
                 f"{name} is no setting to search for: trials that differ in it could not be "
                 "compared, or would not differ. Fix it for all of them, with "
@@ -148,8 +183,8 @@ def space_from(config: Config, entries: Sequence[str] | Mapping[str, str]) -> Sp
         if name in space:
             raise ValueError(f"the space has {name} twice: write where to look for it in one.")
         space[name] = _axis(config, name, text)
-    whole = paper | space
-    space = {n: axis for n, axis in whole.items() if n in space or _matters(config, whole, n)}
+    union = paper | space
+    space = {n: axis for n, axis in union.items() if n in space or _has_effect(config, union, n)}
     if not any(isinstance(axis, Range) or len(axis.values) > 1 for axis in space.values()):
         raise ValueError(
             "the space has one point at most: give a range, as in lr=1e-3:1:log, or several values."
@@ -197,35 +232,35 @@ def _check(config: Config, space: Space) -> None:
     """Raise an error for fields without any effect, and for ends that are never accepted."""
     one_spelling(space)
     for name in sorted(space, key=lambda name: name not in _LINKED):
-        if not _matters(config, space, name):
-            known = values_of(config) | space
-            fixed = [first for first in known if first in conditions(config, [name])]
-            said = ", ".join(f"{first}={known[first]}" for first in fixed)
+        if not _has_effect(config, space, name):
+            values = values_of(config) | space
+            deciding = [other for other in values if other in conditions(config, [name])]
+            settings = ", ".join(f"{other}={values[other]}" for other in deciding)
             raise ValueError(
-                f"{name} has no effect with {said}: leave it out of the space, or search for those "
-                "too."
+                f"{name} has no effect with {settings}: leave it out of the space, or search for "
+                "those too."
             )
         for end in space[name].ends():
             _check_end(config, space, name, end)
 
 
-def _matters(config: Config, space: Space, name: str) -> bool:
+def _has_effect(config: Config, space: Space, name: str) -> bool:
     """Return True if a field has an effect anywhere in the space."""
     return any(has_effect(config, name, point) for point in _corners(config, space, name))
 
 
 def _check_end(config: Config, space: Space, name: str, end: Any) -> None:
     """Raise an error if no corner of the space accepts this value of a field."""
-    first: ValueError | None = None
+    first_error: ValueError | None = None
     for point in _corners(config, space, name):
         if has_effect(config, name, point):
             try:
                 with_values(config, effective(config, {**point, name: end}))
             except ValueError as error:
-                first = first or error
+                first_error = first_error or error
             else:
                 return
-    raise ValueError(f"{name}={space[name]}: {first}")
+    raise ValueError(f"{name}={space[name]}: {first_error}")
 
 
 def _corners(config: Config, space: Space, name: str) -> Iterator[dict[str, Any]]:

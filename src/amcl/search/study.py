@@ -1,8 +1,7 @@
-"""Search: trials of a study up to a number, and the settings that they choose."""
+"""Search: the trials of a study, and the settings that they choose."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,17 +10,17 @@ from amcl.config.fields import spelled, value_from, with_values
 from amcl.errors import Interrupted, RunError
 from amcl.files import write_text
 from amcl.results import Record
-from amcl.search.folder import Definition, Pruner, StudyFolder
+from amcl.search.folder import Definition, Pruner, SearchFolder
 from amcl.search.objective import JUDGED_BY, Objective, is_share, objective_for, on_validation
 from amcl.search.plots import save_plots
 from amcl.search.space import PAPER, space_from
-from amcl.search.summary import csv_text, markdown
+from amcl.search.summary import markdown, trials_csv
 from amcl.search.trials import SearchRuns
 from amcl.search.verdict import Verdict, complete, verdict_of
 from amcl.settings import whole_number
-from amcl.sweep.engine import Trials, tell_running, work
-from amcl.sweep.storage import resume_command, storage_url
-from amcl.sweep.workers import Tell, for_workers, work_together
+from amcl.sweep.engine import Trials, work_in_processes
+from amcl.sweep.storage import resume_command
+from amcl.sweep.workers import Tell, for_workers
 from amcl.training.pretrain import load_data
 from amcl.training.start import first_stage
 
@@ -37,8 +36,7 @@ class SearchResult:
         definition: Definition of the study.
         records: Trials that have ended, in order; `values` is the point of the space, and the
             objective is one of the metrics.
-        verdict: Trials that are level with the best, and the chosen one; None without a complete
-            trial.
+        verdict: Trials as good as the best, and the chosen one; None without a complete trial.
         config: Configuration of the chosen trial.
     """
 
@@ -49,7 +47,7 @@ class SearchResult:
 
     @property
     def best(self) -> Record | None:
-        """The trial whose settings are chosen."""
+        """Trial whose settings are chosen."""
         return None if self.verdict is None else self.verdict.chosen
 
 
@@ -67,22 +65,22 @@ def search(
     keep_checkpoints: bool = False,
     tell: Tell = print,
 ) -> SearchResult:
-    """Search for the settings that serve best.
+    """Search for the settings of the highest objective.
 
     Args:
         config: Settings that trials start from.
         out: Folder of the study; a study that is there is resumed.
-        trials: Number of trials that the study is to have in all; None for as many as it had
-            before, or 25.
+        trials: Number of trials of the study in all; None for as many as before, or 25.
         space: Fields and their ranges, as in "lr=1e-3:1:log"; None for the paper's spaces.
-        objective: What trials are judged by, on validation images; None for kNN, or without labels
-            for the effective rank.
-        pruner: Which trials are cut short by their probes: those below the median of others (the
-            default), by successive halving, or with "off" none.
+        objective: Metric that trials are judged by, on validation images; None for kNN, or without
+            labels for the effective rank.
+        pruner: Rule by which probes cut trials short: "median" of the other trials (the default),
+            successive "halving", or "off".
         storage: Any database that Optuna takes, for several machines; "" for a file in `out`.
         study: Name of the study in the database; None for the name of the folder.
         jobs: Number of processes that share the trials.
-        keep_checkpoints: Keep the checkpoints of trials that have ended; backbones always stay.
+        keep_checkpoints: Whether to keep the checkpoints of trials that have ended; backbones are
+            always kept.
         tell: Function that shows a line to people.
 
     Returns:
@@ -94,46 +92,40 @@ def search(
         >>> result = search(config, "studies/toy", trials=9)  # doctest: +SKIP
         >>> result.best.metrics["knn_validation"]  # doctest: +SKIP
     """
-    folder = StudyFolder(Path(out))
+    folder = SearchFolder(Path(out), storage, study)
     trials = whole_number("trials", folder.trials() if trials is None else trials)
     whole_number("jobs", jobs)
     if folder.exists():
-        definition, storage, study = folder.read(storage, study)
-        definition = _unchanged(folder, definition, config, space, objective, pruner)
+        definition = _unchanged(folder, config, space, objective, pruner)
         folder.remember_trials(trials)
     else:
         definition = _define(config, space, objective, pruner or "median")
-        study = study or folder.path.resolve().name
         folder.check_free(definition)
     runs = SearchRuns(
         names=tuple(f"{number:04d}" for number in range(trials)),
-        folder=folder.path,
-        url=storage_url(folder.path, storage),
-        study=study,
+        folder=folder,
         definition=definition,
         images=validation_images(definition),
         jobs=jobs,
         keep_checkpoints=keep_checkpoints,
     )
-    if storage:
+    if folder.address[0]:
         runs.open(checked=False)  # an error of the storage comes before anything is written here
     if not folder.exists():
-        folder.create(definition, storage, study, trials)
+        folder.create(definition, trials)
     opened = runs.open(checked=False)
     before = Trials(opened)
     ended = [*before.records().values()]
-    tell(_begin(folder, definition, len(ended), trials))
-    tell_running(before, runs.names, tell)
+    tell(_start_message(folder, definition, len(ended), trials))
     runs = replace(runs, complete=len(complete(definition.objective, ended)))
     try:
-        work_together(partial(work, runs), jobs, tell, folder.path / "logs")
-    except Interrupted as stopped:
+        work_in_processes(runs, before, jobs, tell, folder.path / "logs")
+    except Interrupted as interrupted:
         count = len(Trials(opened).records())
-        raise Interrupted(
+        raise interrupted.with_message(
             f"stopped with {count} of {trials} trials ended, everything is saved. Resume with: "
-            f"{resume_command('search', folder.path, storage)}",
-            stopped.exit_code - 128,
-        ) from stopped
+            f"{resume_command('search', folder.path, folder.address[0])}"
+        ) from interrupted
     finally:
         result = report(folder, opened, runs)
     return result
@@ -149,7 +141,7 @@ def validation_images(definition: Definition) -> int | None:
     return None if probe is None else len(probe.queries.labels)
 
 
-def report(folder: StudyFolder, study: "optuna.Study", runs: SearchRuns) -> SearchResult:
+def report(folder: SearchFolder, study: "optuna.Study", runs: SearchRuns) -> SearchResult:
     """Write tables, pictures and the chosen configuration from the trials that have ended."""
     definition = runs.definition
     seed = definition.config.run.seed
@@ -157,18 +149,19 @@ def report(folder: StudyFolder, study: "optuna.Study", runs: SearchRuns) -> Sear
         replace(record, seed=seed, path=folder.run(name))
         for name, record in sorted(Trials(study).records().items())
     ]
-    verdict, config = verdict_of(definition, records, runs.images), None
+    verdict = verdict_of(definition, records, runs.images)
+    config = None
     if verdict is not None:
         values = {
             name: value_from(definition.config, name, spelled(value))
             for name, value in verdict.chosen.values.items()
         }
         config = with_values(definition.config, values)
-        # As many devices as the machine has, where it is trained.
+        # It is trained on all devices of the machine.
         config = replace(config, hardware=replace(config.hardware, devices=0))
         write_text(folder.best, config.to_toml())
     if records:
-        write_text(folder.path / "trials.csv", csv_text(records, definition.objective))
+        write_text(folder.path / "trials.csv", trials_csv(records, definition.objective))
         pictures, missing = save_plots(study, definition, runs.images, folder.path)
         names = [picture.name for picture in pictures]
         page = markdown(records, definition, str(folder.best), names, missing, verdict)
@@ -176,14 +169,14 @@ def report(folder: StudyFolder, study: "optuna.Study", runs: SearchRuns) -> Sear
     return SearchResult(definition=definition, records=records, verdict=verdict, config=config)
 
 
-def _begin(folder: StudyFolder, definition: Definition, ended: int, trials: int) -> str:
-    """Return a message on what is about to be done."""
-    where = "  ".join(f"{name}={axis}" for name, axis in definition.space.items())
+def _start_message(folder: SearchFolder, definition: Definition, ended: int, trials: int) -> str:
+    """Return a message on the trials that are about to run."""
+    space = "  ".join(f"{name}={axis}" for name, axis in definition.space.items())
     if ended >= trials:
         return f"{folder.path} has {ended} trials, and {trials} are wanted: nothing is left to do"
     message = (
         f"{folder.path}: {ended} of {trials} trials have ended; each is judged by "
-        f"{JUDGED_BY[definition.objective]}\nlooking at {where}"
+        f"{JUDGED_BY[definition.objective]}\nlooking at {space}"
     )
     run = definition.config.run
     if definition.pruner != "off" and run.probe_every >= run.epochs:
@@ -197,30 +190,30 @@ def _begin(folder: StudyFolder, definition: Definition, ended: int, trials: int)
 def _define(
     config: Config, space: Sequence[str] | None, objective: Objective | None, pruner: Pruner
 ) -> Definition:
-    """Return the definition of a new study; all is checked that can be, before any trial."""
+    """Return the definition of a new study; everything is checked before the first trial."""
     config = on_validation(for_workers(config))
-    where = space_from(config, [PAPER] if space is None else space)
+    axes = space_from(config, [PAPER] if space is None else space)
     if first_stage(config) is not None:
         raise ValueError(
             f"each trial of {config.method.name} would begin with a run of MAE of its own: train "
             "one, and give it to all with --init RUN."
         )
     objective = objective_for(load_data(config), objective)
-    return Definition(config=config, space=where, objective=objective, pruner=pruner)
+    return Definition(config=config, space=axes, objective=objective, pruner=pruner)
 
 
 def _unchanged(
-    folder: StudyFolder,
-    stored: Definition,
+    folder: SearchFolder,
     config: Config,
     space: Sequence[str] | None,
     objective: Objective | None,
     pruner: Pruner | None,
 ) -> Definition:
-    """Return the definition of the study in the folder, on the hardware of now.
+    """Return the definition of the study in the folder, on the present hardware.
 
-    What is left out is as it began; raise an error if something else is requested.
+    Arguments that are None are as the study has them; raise an error if others are requested.
     """
+    stored = folder.read_definition()
     config = on_validation(for_workers(config))
     requested = Definition(
         config=config,

@@ -1,7 +1,7 @@
 """The engine of many runs: workers take free runs of a study and record how each ended.
 
-A run is known by its name. Each attempt at it is a trial of the study, which carries that name; a
-run is free while none of its trials is running and none has ended as is wanted. An attempt that was
+A run is identified by its name. Each attempt at it is a trial of the study that carries this name.
+A run is free while none of its trials is running and none has ended. An attempt that was
 interrupted, or whose process died, leaves a trial without a record, and so the run is free again.
 """
 
@@ -9,32 +9,39 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amcl.results import Record
 from amcl.sweep import storage
-from amcl.sweep.workers import Tell
+from amcl.sweep.study_folder import StudyFolder
+from amcl.sweep.workers import Tell, work_together
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
-RUN, RECORD, STOPPED = "run", "record", "stopped"  # attributes of a trial
-_DEATHS = 3  # processes that may die of one run before it is given up
-_POLL = 1.0  # seconds between two looks at the runs of other processes
+RUN = "run"  # attribute of a trial: name of its run
+RECORD = "record"  # attribute of a trial that has ended
+STOPPED = "stopped"  # attribute of a trial that ended through no fault of its run
+_MAX_DEATHS = 3  # number of processes that may die of one run before it counts as failed
+_POLL_SECONDS = 1.0  # time between two checks of the runs of other processes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runs(ABC):
-    """Runs that workers carry out, as each process is told; must be picklable.
+    """Runs that workers carry out; each process receives a copy, so it must be picklable.
 
     Args:
         names: Names of the runs, in order.
+        folder: Folder of the study.
         first: Number of trials that the study had before: a run with a record of a later trial is
-            done, whatever `is_done` says.
+            done, whatever `is_done` returns.
     """
 
     names: Sequence[str]
+    folder: StudyFolder
     first: int = 0
 
     @abstractmethod
@@ -61,7 +68,7 @@ class Runs(ABC):
     def on_end(
         self, record: Record, records: dict[str, Record], seconds: float, tell: Tell
     ) -> None:
-        """Act on the end of a run."""
+        """Print a line on a run that has ended, and clean up behind it."""
 
 
 class Trials:
@@ -94,8 +101,8 @@ class Trials:
 
     def deaths(self, name: str) -> int:
         """Return the number of processes that have died of a run since it last ended."""
-        last = self.ended(name)
-        since = [trial for trial in self.of(name) if last is None or trial.number > last.number]
+        ended = self.ended(name)
+        since = [trial for trial in self.of(name) if ended is None or trial.number > ended.number]
         return sum(t.state.name == "FAIL" and STOPPED not in t.user_attrs for t in since)
 
 
@@ -116,13 +123,22 @@ def record_of(trial: "FrozenTrial") -> Record:
     return Record(name=trial.user_attrs[RUN], values=values, **trial.user_attrs[RECORD])
 
 
-def tell_running(trials: Trials, names: Sequence[str], tell: Tell) -> None:
-    """Say how many runs are marked as running before any worker starts."""
-    if running := sum(trials.in_state(name, "RUNNING") is not None for name in names):
+def work_in_processes(runs: Runs, trials: Trials, jobs: int, tell: Tell, logs: Path) -> None:
+    """Have several processes carry out runs until none is free.
+
+    Args:
+        runs: The runs.
+        trials: The trials of the study before.
+        jobs: Number of processes.
+        tell: Function that prints a line.
+        logs: Folder of the output of each process.
+    """
+    if running := sum(trials.in_state(name, "RUNNING") is not None for name in runs.names):
         tell(
-            f"{running} of {len(names)} runs are marked as running in another process: where that "
-            "process has died, they are taken up after a minute."
+            f"{running} of {len(runs.names)} runs are marked as running in another process: where "
+            "that process has died, they are taken up after a minute."
         )
+    work_together(partial(work, runs), jobs, tell, logs)
 
 
 def work(runs: Runs, tell: Tell) -> None:
@@ -133,22 +149,23 @@ def work(runs: Runs, tell: Tell) -> None:
 
 
 class _Stopped(Exception):
-    """There is nothing to do for a trial."""
+    """There is nothing to do for the trial."""
 
 
 class _Failed(Exception):
-    """A run that failed."""
+    """The run failed."""
 
 
 class Lost(Exception):
-    """A trial that was taken for dead while its process lived."""
+    """The trial was declared dead while its process was alive."""
 
 
 class _Worker:
     """One process of perhaps many."""
 
     def __init__(self, runs: Runs, tell: Tell) -> None:
-        self.runs, self.tell = runs, tell
+        self.runs = runs
+        self.tell = tell
         self.study = runs.open()
         self._begin()
 
@@ -159,8 +176,8 @@ class _Worker:
     def next_run(self) -> str | None:
         """Return a free run; None if there is none.
 
-        Where other processes are at the last runs, wait until these end, or until a process that
-        died would have been found.
+        While other processes carry out the last runs, wait until these end, or until a process that
+        died would have been detected.
         """
         import optuna
 
@@ -175,7 +192,7 @@ class _Worker:
             running = any(trials.in_state(name, "RUNNING") for name in self.runs.names)
             if not running or time.monotonic() > deadline:
                 return None
-            time.sleep(_POLL)
+            time.sleep(_POLL_SECONDS)
 
     def attempt(self, name: str) -> None:
         """Take a run and carry it out, if no other process is faster."""
@@ -203,7 +220,8 @@ class _Worker:
     def _objective(self, trial: "optuna.Trial") -> float:
         import optuna
 
-        name, trials = trial.user_attrs.get(RUN, ""), Trials(self.study)
+        name = trial.user_attrs.get(RUN, "")
+        trials = Trials(self.study)
         if name not in self.runs.names or not self._is_free(trials, name, trial.number):
             trial.set_user_attr(STOPPED, True)
             raise _Stopped
@@ -227,8 +245,9 @@ class _Worker:
         return value
 
     def _is_free(self, trials: Trials, name: str, number: int | None = None) -> bool:
-        """Return True if a run is to be taken, by the trial of this number if one is given."""
-        running, ended = trials.in_state(name, "RUNNING"), trials.ended(name)
+        """Return True if a run is free, its own trial of this number aside."""
+        running = trials.in_state(name, "RUNNING")
+        ended = trials.ended(name)
         if running is not None and running.number != number:
             return False
         if ended is None:
@@ -239,7 +258,7 @@ class _Worker:
         """Record a failure for a run that kills its processes, and return True for such a run."""
         import optuna
 
-        if (deaths := trials.deaths(name)) < _DEATHS:
+        if (deaths := trials.deaths(name)) < _MAX_DEATHS:
             return False
         last = trials.of(name)[-1]
         record = Record(name=name, status="failed", reason=f"its process died, {deaths} times")

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amcl.config import Config
@@ -15,9 +14,10 @@ from amcl.files import write_text
 from amcl.results import Record
 from amcl.settings import choose
 from amcl.sweep.engine import Trials
+from amcl.sweep.evaluate import SPLITS, Split
 from amcl.sweep.grid import Point, unnamed_differences
-from amcl.sweep.judge import SPLITS, Split
-from amcl.sweep.storage import FILE, check_storage, open_study, storage_url, without_password
+from amcl.sweep.storage import FILE, without_password
+from amcl.sweep.study_folder import StudyFolder
 
 if TYPE_CHECKING:
     import optuna
@@ -26,48 +26,27 @@ DEFINITION = {"kind": "sweep"}
 _POINT = "run "  # begins the name of the attribute of the study that holds a run's settings
 
 
-class SweepFolder:
+class SweepFolder(StudyFolder):
     """The files of a sweep.
 
     `study.db` is its study, which holds the settings and the records of all runs; `sweep.json`
     names another storage of the study, if there is one, and the protocols. `runs` holds the run
-    folders; `runs.csv` and `table.md` are made from the records.
+    folders; `runs.csv` and `table.md` are made from the records. The arguments are those of
+    `StudyFolder`.
 
-    Args:
-        path: The folder.
-        storage: Address of the database with its password; "" for the one that the folder names.
-        study: Name of the study in it; None for the one that the folder names.
+    Example:
+        >>> from pathlib import Path
+        >>> SweepFolder(Path("sweeps/tau")).run("tau=0.1,seed=0")
+        PosixPath('sweeps/tau/runs/tau=0.1,seed=0')
     """
 
-    def __init__(self, path: Path, storage: str = "", study: str | None = None) -> None:
-        self.path = path
-        self._requested = storage, study
-
-    @property
-    def listing(self) -> Path:
-        return self.path / "sweep.json"
-
-    def run(self, name: str) -> Path:
-        return self.path / "runs" / name
-
-    def exists(self) -> bool:
-        """Return True if there is a sweep here."""
-        return self.listing.is_file()
-
-    @cached_property
-    def address(self) -> tuple[str, str]:
-        """Address of the storage with its password, and name of the study; "" is a local file."""
-        storage, study = self._requested
-        if not self.exists():
-            return storage, study or self.path.resolve().name
-        listed = self._listed()
-        return check_storage(self.path, (listed["storage"], listed["study"]), storage, study)
+    LISTING = "sweep.json"
+    RUNS = "runs"
 
     @cached_property
     def study(self) -> "optuna.Study":
         """The study, created if there is none."""
-        storage, name = self.address
-        return open_study(storage_url(self.path, storage), name, DEFINITION)
+        return self.open(DEFINITION)
 
     def read_points(self) -> list[Point]:
         """Return the runs of the sweep, whether they have ended or not."""
@@ -75,17 +54,17 @@ class SweepFolder:
             raise RunError(f"{self.path} is no folder of a sweep: it has no {self.listing.name}.")
         if not self.address[0] and not (self.path / FILE).is_file():
             return []
-        stored = self.study.user_attrs.items()
-        entries = sorted((e["order"], n, e) for n, e in stored if n.startswith(_POINT))
+        attributes = self.study.user_attrs.items()
+        entries = [entry for name, entry in attributes if name.startswith(_POINT)]
         return [
             Point(values=entry["values"], config=Config.from_toml(entry["config"]))
-            for _, _, entry in entries
+            for entry in sorted(entries, key=lambda entry: entry["order"])
         ]
 
-    def read_judged(self) -> tuple[tuple[Protocol, ...], Split]:
-        """Return the protocols that the runs were last judged by, and the split."""
-        listed = self._listed()
-        return tuple(listed["protocols"]), listed["split"]
+    def read_protocols(self) -> tuple[tuple[Protocol, ...], Split]:
+        """Return the protocols that last evaluated the runs, and the split."""
+        listing = self.read_listing()
+        return tuple(listing["protocols"]), listing["split"]
 
     def add(
         self,
@@ -95,7 +74,7 @@ class SweepFolder:
     ) -> list[Point]:
         """Create the folder, or add runs to it, and return all of its runs.
 
-        None that has started may have changed, but for its hardware.
+        The settings of a run that has started must be the same, but for its hardware.
         """
         self._check_free()
         storage, study = self.address
@@ -103,13 +82,13 @@ class SweepFolder:
             _ = self.study  # an error of the storage comes before anything is written here
         stored = {point.name: point for point in self.read_points()} if self.exists() else {}
         self._check_fit(stored, points)
-        listed = {
+        listing = {
             "storage": without_password(storage),
             "study": study,
             "protocols": list(protocols),
             "split": split,
         }
-        write_text(self.listing, json.dumps(listed, indent=1, ensure_ascii=False) + "\n")
+        write_text(self.listing, json.dumps(listing, indent=1, ensure_ascii=False) + "\n")
         for point in points:
             if stored.get(point.name) != point:
                 order = [*stored, point.name].index(point.name)
@@ -122,7 +101,7 @@ class SweepFolder:
         """Return the records of the runs that have ended, in the order of the sweep.
 
         Args:
-            points: Runs to look at; None for all.
+            points: Runs to read; None for all.
         """
         records = Trials(self.study).records()
         return [
@@ -138,10 +117,10 @@ class SweepFolder:
 
     def _check_free(self) -> None:
         """Raise an error if something else is here; hidden files do not count."""
-        if not self.path.exists():
+        if not self.path.exists() or self.exists():
             return
         files = self.path.iterdir() if self.path.is_dir() else [self.path]
-        if any(not each.name.startswith(".") for each in files) and not self.exists():
+        if any(not file.name.startswith(".") for file in files):
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
     def _check_fit(self, stored: dict[str, Point], points: Sequence[Point]) -> None:
@@ -158,11 +137,13 @@ class SweepFolder:
             if before is not None and not differing(before.config, point.config):
                 continue
             for other in started:
-                if other.name == point.name:
-                    changed, whose = differing(other.config, point.config), "it"
+                same = other.name == point.name
+                if same:
+                    changed = differing(other.config, point.config)
                 else:
-                    changed, whose = unnamed_differences(other, point), other.name
+                    changed = unnamed_differences(other, point)
                 if changed:
+                    whose = "it" if same else other.name
                     raise RunError(
                         f"{self.path} holds runs of other settings: {point.name} would differ in "
                         f"{', '.join(changed)} from what {whose} began with. Give the settings of "
@@ -170,16 +151,16 @@ class SweepFolder:
                         "axis of the grid, or choose another folder with --out."
                     )
 
-    def _listed(self) -> dict[str, Any]:
+    def read_listing(self) -> dict[str, Any]:
         """Return the contents of `sweep.json`."""
         try:
-            listed = json.loads(self.listing.read_text(encoding="utf-8"))
-            for protocol in listed["protocols"]:
+            listing = json.loads(self.listing.read_text(encoding="utf-8"))
+            for protocol in listing["protocols"]:
                 choose("protocol", protocol, PROTOCOLS)
-            choose("split", listed["split"], SPLITS)
-            # Without a study, the folders of its runs are still taken up by the same grid.
-            listed.setdefault("storage", "")
-            listed.setdefault("study", self.path.resolve().name)
+            choose("split", listing["split"], SPLITS)
+            # Without a study, the same grid still resumes the folders of its runs.
+            listing.setdefault("storage", "")
+            listing.setdefault("study", self.path.resolve().name)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RunError(f"{self.listing} is damaged: {error!r}.") from None
-        return dict(listed)
+        return dict(listing)

@@ -18,9 +18,9 @@ from amcl.config.fields import (
     with_values,
 )
 
-# Axes that say where a run's settings start from, and so what its other fields are by default.
+# Axes that choose the settings a run starts from, and so the defaults of its other fields.
 BASES = ("recipe", "config", "method", "data", "init")
-_LONGEST = 150  # bytes of a run's name: file systems allow 255, with what is put around it
+_MAX_BYTES = 150  # of the name of a run: file systems allow 255, suffixes included
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,12 @@ class Point:
     """One run of a sweep.
 
     Args:
-        values: Values in which it differs from the others, as they are typed.
+        values: Values in which it differs from other runs, as they are typed.
         config: All settings of the run.
+
+    Example:
+        >>> Point(values={"tau": "0.1", "projector": "64 32"}, config=Config()).name
+        'tau=0.1,projector=64-32'
     """
 
     values: dict[str, str]
@@ -37,24 +41,27 @@ class Point:
 
     @property
     def name(self) -> str:
-        """Name of the run, for people and folders.
-
-        >>> Point(values={"tau": "0.1", "projector": "64 32"}, config=Config()).name
-        'tau=0.1,projector=64-32'
-        """
+        """Name of the run, which is also that of its folder."""
         text = ",".join(f"{name}={value}" for name, value in self.values.items())
         name = re.sub(r"[^\w.=,+-]+", "-", text) or "run"
-        if len(name.encode()) <= _LONGEST:
+        if len(name.encode()) <= _MAX_BYTES:
             return name
-        mark = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return name.encode()[:_LONGEST].decode(errors="ignore") + f"-{mark}"
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        return name.encode()[:_MAX_BYTES].decode(errors="ignore") + f"-{digest}"
 
 
 def axes_of(entries: Sequence[str]) -> dict[str, list[str]]:
-    """Return axes from the form in which they are typed: `tau=0.1,0.2` for one.
+    """Return the axes of a grid from the form in which they are typed.
 
-    >>> axes_of(["tau=0.1,0.2", "seed=0,1"])
-    {'tau': ['0.1', '0.2'], 'seed': ['0', '1']}
+    Args:
+        entries: A field and its values each, as in ``"tau=0.1,0.2"``.
+
+    Returns:
+        Values of each field, as they are typed.
+
+    Example:
+        >>> axes_of(["tau=0.1,0.2", "seed=0,1"])
+        {'tau': ['0.1', '0.2'], 'seed': ['0', '1']}
     """
     axes: dict[str, list[str]] = {}
     for entry in entries:
@@ -80,11 +87,11 @@ def grid(
     """Return a run for every combination of the axes, the last one running fastest.
 
     Fields without effect in a combination are left out of it (κ of a softmax, τ₀ of a constant
-    temperature), and so no run comes twice.
+    temperature), and so no run appears twice.
 
     Args:
-        base: Settings that all runs share, or a function that makes them from the values of the
-            axes that say where to start, such as `recipe`.
+        base: Settings that all runs share, or a function that returns them for the values of the
+            axes that choose a starting point, such as `recipe`.
         axes: Values of each field, as they are typed.
 
     Returns:
@@ -100,7 +107,8 @@ def grid(
     for combination in itertools.product(*axes.values()):
         texts = dict(zip(axes, combination, strict=True))
         if isinstance(base, Config):
-            start, config = {}, base
+            start: dict[str, str] = {}
+            config = base
         else:
             start = {name: texts.pop(name) for name in BASES if name in texts}
             config = base(start)
@@ -116,16 +124,16 @@ def grid(
             raise ValueError(f"{where}: {error}") from None
         if points.setdefault(point.name, point).config != point.config:
             raise ValueError(f"two runs would be called {point.name!r}: rename a file.")
-    if vain := [name for name, is_idle in idle.items() if is_idle]:
+    if without_effect := [name for name, is_idle in idle.items() if is_idle]:
         raise ValueError(
-            f"{' and '.join(vain)} would change nothing in any run of this grid: leave out that "
-            "axis, or choose a temperature or form that has it."
+            f"{' and '.join(without_effect)} would change nothing in any run of this grid: leave "
+            "out that axis, or choose a temperature or form that has it."
         )
     return list(points.values())
 
 
 def unnamed_differences(first: Point, second: Point) -> list[str]:
-    """Return the fields in which two runs differ though neither names them, if they start alike.
+    """Return the fields that differ between two runs of the same start, though neither names them.
 
     >>> slow, fast = (with_values(Config(), {"epochs": epochs}) for epochs in (100, 5))
     >>> first = Point(values={"tau": "0.1"}, config=slow)
@@ -145,7 +153,7 @@ def unnamed_differences(first: Point, second: Point) -> list[str]:
 
 
 def _start(point: Point) -> dict[str, str]:
-    """Return those values that are more than fields."""
+    """Return the values that choose the settings a run starts from."""
     return {
         name: value
         for name, value in point.values.items()

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,21 +10,28 @@ from amcl.errors import Interrupted
 from amcl.evaluation import PROTOCOLS, Protocol, Protocols
 from amcl.files import write_text
 from amcl.results import Record
-from amcl.results.seeds import MEASURED
+from amcl.results.groups import MEASURED
 from amcl.settings import choose, whole_number
-from amcl.sweep.engine import Runs, Trials, tell_running, work
+from amcl.sweep.engine import Runs, Trials, work_in_processes
+from amcl.sweep.evaluate import (
+    SPLITS,
+    Split,
+    check_split,
+    evaluate_run,
+    metrics_of,
+    splits_for,
+)
 from amcl.sweep.folder import DEFINITION, SweepFolder
 from amcl.sweep.grid import Point
-from amcl.sweep.judge import SPLITS, Split, check_split, judge, metrics_of, splits_for
-from amcl.sweep.outcome import carry_out, reason_of
-from amcl.sweep.storage import open_study, resume_command, storage_url
+from amcl.sweep.single_run import error_line, train_or_resume
+from amcl.sweep.storage import resume_command
 from amcl.sweep.table import line, runs_table, table
-from amcl.sweep.workers import Tell, for_workers, work_together
+from amcl.sweep.workers import Tell, for_workers
 
 if TYPE_CHECKING:
     import optuna
 
-Wanted = Mapping[Protocol, Sequence[str]]
+RequiredMetrics = Mapping[Protocol, Sequence[str]]
 
 
 def sweep(
@@ -36,28 +42,28 @@ def sweep(
     protocols: Sequence[Protocol] = (),
     split: Split = "validation",
     settings: Protocols | None = None,
-    wanted: Wanted | None = None,
+    required_metrics: RequiredMetrics | None = None,
     again: bool = False,
     others: bool = True,
     storage: str = "",
     study: str | None = None,
     tell: Tell = print,
 ) -> list[Record]:
-    """Carry out runs, each once, and judge each of them.
+    """Carry out runs, each once, and evaluate each of them.
 
-    The same call resumes what another left, and new points join those of the folder. A script with
-    several jobs needs `if __name__ == "__main__":` around its call.
+    The same call resumes an interrupted sweep, and new points join those of the folder. A script
+    with several jobs needs `if __name__ == "__main__":` around its call.
 
     Args:
         points: Runs to carry out.
         out: Folder of the sweep, new or of the same sweep.
         jobs: Number of processes that share the work.
-        protocols: Protocols that judge each run at its end; none for its last probe alone.
-        split: Images that protocols judge on.
+        protocols: Protocols that evaluate each run at its end; none for its last probe alone.
+        split: Images that protocols evaluate on.
         settings: Settings of the protocols; None for those of `amcl evaluate`.
-        wanted: Metrics that a protocol must have measured, else it judges again.
-        again: Take up runs that diverged or failed.
-        others: Carry out the other runs of the folder, too.
+        required_metrics: Metrics that a protocol must have measured, else it evaluates again.
+        again: Whether to repeat runs that diverged or failed.
+        others: Whether to carry out the other runs of the folder, too.
         storage: Any database that Optuna takes, for several machines; "" for a file in `out`.
         study: Name of the study in the database; None for the name of the folder.
         tell: Function that shows a line to people.
@@ -81,58 +87,57 @@ def sweep(
         check_split(point.config, split)
     folder = SweepFolder(Path(out), storage, study)
     stored = folder.add(points, protocols, split)
-    requested = {point.name for point in points}
-    points = [point for point in stored if others or point.name in requested]
-    before = Trials(folder.study)
+    requested_names = {point.name for point in points}
+    points = [point for point in stored if others or point.name in requested_names]
+    trials = Trials(folder.study)
     runs = SweepRuns(
         names=tuple(point.name for point in points),
-        first=before.count,
-        folder=folder.path,
-        storage=folder.address,
+        folder=SweepFolder(folder.path, *folder.address),
+        first=trials.count,
         points={point.name: point for point in points},
         protocols=tuple(protocols),
         split=split,
         settings=settings,
-        wanted=wanted or {},
+        required_metrics=required_metrics or {},
         again=again,
     )
-    tell_running(before, runs.names, tell)
     try:
-        work_together(partial(work, runs), jobs, tell, folder.path / "logs")
-    except Interrupted as stopped:
-        left = len(points) - len(folder.records(points))
+        work_in_processes(runs, trials, jobs, tell, folder.path / "logs")
+    except Interrupted as interrupted:
+        missing = len(points) - len(folder.records(points))
         command = resume_command("sweep", folder.path, folder.address[0], *["--again"] * again)
-        raise Interrupted(
-            f"stopped with {left} of {len(points)} runs to go, everything is saved. Resume with: "
-            f"{command}",
-            stopped.exit_code - 128,
-        ) from stopped
+        raise interrupted.with_message(
+            f"stopped with {missing} of {len(points)} runs to go, everything is saved. Resume "
+            f"with: {command}"
+        ) from interrupted
     finally:
-        every_record = folder.records(stored)
-        write_text(folder.path / "runs.csv", runs_table(every_record).to_csv())
-        write_text(folder.path / "table.md", table(every_record).to_markdown())
-    records = [record for record in every_record if record.name in runs.names]
-    if left := len(points) - len(records):
-        tell(f"{left} of {len(points)} runs are with another process: the table is without them.")
+        all_records = folder.records(stored)
+        write_text(folder.path / "runs.csv", runs_table(all_records).to_csv())
+        write_text(folder.path / "table.md", table(all_records).to_markdown())
+    records = [record for record in all_records if record.name in runs.names]
+    if missing := len(points) - len(records):
+        tell(
+            f"{missing} of {len(points)} runs are with another process: the table is without them."
+        )
     return records
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRuns(Runs):
-    """The runs of a sweep, with the protocols that judge them."""
+    """The runs of a sweep, with the protocols that evaluate them.
 
-    folder: Path
-    storage: tuple[str, str]
+    The arguments are those of `sweep`.
+    """
+
     points: Mapping[str, Point]
     protocols: tuple[Protocol, ...] = ()
     split: Split = "validation"
     settings: Protocols | None = None
-    wanted: Wanted
+    required_metrics: RequiredMetrics
     again: bool = False
 
     def open(self) -> "optuna.Study":
-        url, name = self.storage
-        return open_study(storage_url(self.folder, url), name, DEFINITION, checked=True)
+        return self.folder.open(DEFINITION, checked=True)
 
     def is_done(self, record: Record) -> bool:
         if record.status not in MEASURED:
@@ -142,18 +147,20 @@ class SweepRuns(Runs):
     def carry_out(
         self, trial: "optuna.Trial", name: str, previous: Record | None
     ) -> tuple[Record, float]:
-        """Train, unless that is done, and judge by what has not judged the run yet."""
-        config, run = self.points[name].config, SweepFolder(self.folder).run(name)
-        record = carry_out(config, run)
+        """Train, unless that is done, and evaluate by the protocols that are missing."""
+        config = self.points[name].config
+        run = self.folder.run(name)
+        record = train_or_resume(config, run)
         if previous is not None:
             record = replace(record, metrics=previous.metrics | record.metrics)
-        if record.status in ("complete", "collapsed"):
+        if record.status in MEASURED:
+            protocols = self._missing(previous)
             try:
-                metrics = judge(config, run, self._missing(previous), self.split, self.settings)
+                metrics = evaluate_run(config, run, protocols, self.split, self.settings)
                 record = replace(record, metrics=record.metrics | metrics)
             except (RuntimeError, MemoryError) as error:
-                record = replace(record, status="failed", reason=f"judging: {reason_of(error)}")
-        # A sweep looks for no optimum: the first metric is for the views of Optuna alone.
+                record = replace(record, status="failed", reason=f"judging: {error_line(error)}")
+        # A sweep has no objective: the first metric is for the dashboards of Optuna alone.
         return record, next((v for v in record.metrics.values() if math.isfinite(v)), 0.0)
 
     def on_end(
@@ -164,10 +171,10 @@ class SweepRuns(Runs):
 
     def _missing(self, record: Record | None) -> list[Protocol]:
         """Return the protocols that have not measured what they should."""
-        return [p for p in self.protocols if record is None or not self._has_judged(p, record)]
+        return [p for p in self.protocols if record is None or not self._has_evaluated(p, record)]
 
-    def _has_judged(self, protocol: Protocol, record: Record) -> bool:
+    def _has_evaluated(self, protocol: Protocol, record: Record) -> bool:
         splits = splits_for(protocol, self.split)
         measured = [metrics_of(record.metrics, protocol, split) for split in splits]
-        wanted = {*self.wanted.get(protocol, ())}
-        return any(metrics and wanted <= metrics.keys() for metrics in measured)
+        required = {*self.required_metrics.get(protocol, ())}
+        return any(metrics and required <= metrics.keys() for metrics in measured)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 FILE = "study.db"
 HEARTBEAT = 15  # seconds between two signs of life of a trial
-GRACE = 60  # seconds without a sign of life after which its process is taken for dead
-_ATTEMPTS = 4  # at a database whose tables another process creates
+GRACE = 60  # seconds without a sign of life after which its process counts as dead
+_ATTEMPTS = 4  # at opening a database whose tables another process creates
 _SQLITE_TIMEOUT = 120  # seconds that a process waits for others to let go of the file
 
 
@@ -36,10 +36,10 @@ def open_study(
     Args:
         url: Address of the database, as SQLAlchemy writes it.
         name: Name of the study in it.
-        definition: What the study is; a study of the same name with another one is an error.
+        definition: Definition of the study; a study of the same name with another one is an error.
         sampler: Sampler of the study.
         pruner: Pruner of the study.
-        checked: Skip the look at the tables of the database, which another call has had.
+        checked: Whether another call has already checked the tables of the database.
 
     Returns:
         The study, with heartbeats.
@@ -101,31 +101,8 @@ def storage_url(folder: Path, storage: str) -> str:
     return URL.create("sqlite", database=str((folder / FILE).resolve())).render_as_string()
 
 
-def check_storage(
-    folder: Path, stored: tuple[str, str], storage: str, study: str | None
-) -> tuple[str, str]:
-    """Return storage and name of the study of a folder; raise an error if others are requested.
-
-    Args:
-        folder: Folder of the study.
-        stored: Its storage, as it was written without a password, and its name.
-        storage: Requested storage, with its password; "" for the stored one.
-        study: Requested name; None for the stored one.
-    """
-    address, name = stored
-    if storage and without_password(storage) != address:
-        raise RunError(
-            f"{folder} keeps its records in another storage than --storage says: {address or FILE}."
-        )
-    if not storage and HIDDEN in address:
-        raise RunError(f"the password is not written down: give --storage {address} with it.")
-    if study not in (None, name):
-        raise RunError(f"{folder} holds the study {name!r}, not --study {study!r}.")
-    return storage or address, name
-
-
 def without_password(url: str) -> str:
-    """Return the address of a storage as it may be written down.
+    """Return the address of a storage without its password, as it may be written to a file.
 
     >>> without_password("postgresql://me:secret@host/studies")
     'postgresql://me:***@host/studies'
@@ -139,7 +116,7 @@ def without_password(url: str) -> str:
 
 
 def resume_command(command: str, folder: Path, storage: str, *options: str) -> str:
-    """Return the command that resumes what is in a folder.
+    """Return the command that resumes the sweep or study in a folder.
 
     >>> resume_command("search", Path("studies/first"), "")
     'amcl search --out studies/first'
@@ -161,8 +138,8 @@ def storage_errors(url: str) -> Iterator[None]:
         yield
     except sqlalchemy.exc.ArgumentError as error:
         raise ValueError(
-            f"{scheme} is no address of a database that is known ({type(error).__name__}): it is "
-            "written like sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
+            f"{scheme} is no address of a database ({type(error).__name__}): it is written like "
+            "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
         ) from None
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, ImportError) as error:
         first = redact(str(error)).strip().split(os.linesep)[0]
@@ -171,7 +148,7 @@ def storage_errors(url: str) -> Iterator[None]:
 
 @contextmanager
 def without_experimental_warnings() -> Iterator[None]:
-    """Silence Optuna on heartbeats, which it calls experimental."""
+    """Silence the warnings of Optuna that heartbeats are experimental."""
     import optuna
 
     with warnings.catch_warnings():

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from amcl.results.numbers import MISSING, format_metric, is_share
+from amcl.results.formatting import MISSING, format_metric, is_share
+from amcl.results.groups import MEASURED, SEED, group_by_seed
 from amcl.results.record import Record
-from amcl.results.seeds import MEASURED, SEED, group_by_seed
 from amcl.results.table import Table
 
 
@@ -18,8 +18,8 @@ def table(records: Sequence[Record]) -> Table:
         | --- | --- |
         | 1 | 2 |
     """
-    fields = [name for name in _fields(records) if name != SEED]
-    metrics = _shown(records)
+    fields = [name for name in field_names(records) if name != SEED]
+    metrics = _main_metrics(records)
     rows = []
     for group in group_by_seed(records):
         values = [str(group.values.get(name, MISSING)) for name in fields]
@@ -37,7 +37,8 @@ def runs_table(records: Sequence[Record]) -> Table:
         run,status,reason,epoch,spread
         a,complete,,,0.3333333333333333
     """
-    fields, metrics = _fields(records), _metrics(records)
+    fields = field_names(records)
+    metrics = _metrics(records)
     rows = []
     for r in records:
         values = [r.values.get(name) for name in fields]
@@ -56,12 +57,13 @@ def line(record: Record) -> str:
     """
     if record.status not in MEASURED:
         return f"{record.name}  {record.status}: {record.reason}"
-    numbers = [f"{n} {format_metric(n, record.metrics[n])}" for n in _shown([record])]
+    numbers = [f"{n} {format_metric(n, record.metrics[n])}" for n in _main_metrics([record])]
     status = [f"({record.status})"] if record.status != "complete" else []
     return "  ".join([record.name, *numbers, *status])
 
 
-def _fields(records: Sequence[Record]) -> list[str]:
+def field_names(records: Sequence[Record]) -> list[str]:
+    """Return all fields in which runs differ, in the order in which they appear."""
     return list(dict.fromkeys(name for record in records for name in record.values))
 
 
@@ -69,7 +71,7 @@ def _metrics(records: Sequence[Record]) -> list[str]:
     return list(dict.fromkeys(name for record in records for name in record.metrics))
 
 
-def _shown(records: Sequence[Record]) -> list[str]:
-    """Accuracies; where there are none, every metric."""
+def _main_metrics(records: Sequence[Record]) -> list[str]:
+    """Return the accuracies; where there are none, every metric."""
     names = _metrics(records)
     return [name for name in names if is_share(name)] or names

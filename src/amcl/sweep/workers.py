@@ -40,15 +40,15 @@ def for_workers(config: Config) -> Config:
 
 
 def work_together(work: Work, jobs: int, tell: Tell, logs: Path) -> None:
-    """Have several processes do `work`, each until nothing is left to do.
+    """Have several processes do `work`, each until it returns.
 
-    Ctrl-C and SIGTERM are passed on to all, which save their runs.
+    Ctrl-C and SIGTERM are passed on to all processes, which save their runs.
 
     Args:
-        work: Function of a function that shows a line to people; it must be picklable.
+        work: Function of a function that prints a line; it must be picklable.
         jobs: Number of processes; one job is done in this process.
-        tell: Function that shows a line to people.
-        logs: Folder of a file for each process, with all that it prints.
+        tell: Function that prints a line.
+        logs: Folder of a file for each process, with its output.
     """
     whole_number("jobs", jobs)
     if jobs == 1:
@@ -56,50 +56,51 @@ def work_together(work: Work, jobs: int, tell: Tell, logs: Path) -> None:
         return
     logs.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("spawn")
-    gpus, threads = _gpus(), max(1, torch.get_num_threads() // jobs)
-    lines: list[Connection] = []
+    gpus = _gpus()
+    threads = max(1, torch.get_num_threads() // jobs)
+    connections: list[Connection] = []
     with _Children() as children:
         for i in range(jobs):
-            mine, theirs = context.Pipe(duplex=False)
+            receiver, sender = context.Pipe(duplex=False)
             gpu = gpus[i % len(gpus)] if gpus else None
             log = logs / f"worker-{i}.log"
-            children.start(context.Process(target=_child, args=(work, theirs, log, threads, gpu)))
-            theirs.close()
-            lines.append(mine)
-            if children.number is not None:
+            children.start(context.Process(target=_child, args=(work, sender, log, threads, gpu)))
+            sender.close()
+            connections.append(receiver)
+            if children.signal is not None:
                 break
-        ended = _listen(lines, tell)
-    if children.number is not None:
-        raise Interrupted("stopped, everything is saved.", children.number)
-    _check(ended, [child.exitcode for child in children.processes], logs)
+        errors = _listen(connections, tell)
+    if children.signal is not None:
+        raise Interrupted("stopped, everything is saved.", children.signal)
+    _check(errors, [child.exitcode for child in children.processes], logs)
 
 
-def _listen(lines: list[Connection], tell: Tell) -> dict[int, tuple[str, int]]:
-    """Show the lines of all workers until they have ended, and return their errors by index."""
-    index = {id(line): i for i, line in enumerate(lines)}
+def _listen(connections: list[Connection], tell: Tell) -> dict[int, tuple[str, int]]:
+    """Print the lines of all workers until they have ended, and return their errors by index."""
+    indices = {id(connection): i for i, connection in enumerate(connections)}
     errors: dict[int, tuple[str, int]] = {}
-    while lines:
-        for line in wait(lines):
-            if not isinstance(line, Connection):
+    while connections:
+        for connection in wait(connections):
+            if not isinstance(connection, Connection):
                 raise RuntimeError("only connections are waited for")
             try:
-                message = line.recv()
+                message = connection.recv()
             except (EOFError, OSError):  # it has ended, perhaps in the middle of a word
-                lines.remove(line)
+                connections.remove(connection)
                 continue
             if isinstance(message, str):
                 tell(message)
             else:
-                errors[index[id(line)]] = message
+                errors[indices[id(connection)]] = message
     return errors
 
 
 def _check(errors: dict[int, tuple[str, int]], codes: list[int | None], logs: Path) -> None:
+    """Raise the error of the first worker that failed."""
     for i, code in enumerate(codes):
         if i in errors:
             message, exit_code = errors[i]
-            error = ValueError(message) if exit_code == 2 else RunError(message)
-            raise error
+            raise ValueError(message) if exit_code == 2 else RunError(message)
         if code:
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
             raise RunError(f"worker {i} ended {how}; its output is in {logs}/worker-{i}.log.")
@@ -112,7 +113,8 @@ def _gpus() -> list[str]:
     return visible.split(",")[:count] if visible else [str(i) for i in range(count)]
 
 
-def _child(work: Work, line: Connection, log: Path, threads: int, gpu: str | None) -> None:
+def _child(work: Work, sender: Connection, log: Path, threads: int, gpu: str | None) -> None:
+    """Do the work in a process of its own."""
     os.setsid()  # Ctrl-C on the terminal reaches the first process alone, which passes it on
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
@@ -123,16 +125,16 @@ def _child(work: Work, line: Connection, log: Path, threads: int, gpu: str | Non
     log_to_console(logging.INFO)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-        work(line.send)
+        work(sender.send)
     except (Interrupted, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(1)  # the first process is gone
     except Exception as error:
         print(redact(traceback.format_exc()), file=sys.stderr, end="")
-        wrong = isinstance(error, ValueError | FileNotFoundError | NotADirectoryError)
-        code: Any = 2 if wrong else getattr(error, "exit_code", 1)
-        line.send((str(error) or type(error).__name__, code))
+        is_usage_error = isinstance(error, ValueError | FileNotFoundError | NotADirectoryError)
+        code: Any = 2 if is_usage_error else getattr(error, "exit_code", 1)
+        sender.send((str(error) or type(error).__name__, code))
         sys.exit(1)
 
 
@@ -141,34 +143,34 @@ class _Children:
 
     def __init__(self) -> None:
         self.processes: list[Any] = []
-        self.number: int | None = None
-        self._before: dict[int, Any] = {}
+        self.signal: int | None = None
+        self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "_Children":
         for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._pass)
+            self._handlers[number] = signal.signal(number, self._pass)
         return self
 
     def start(self, child: Any) -> None:
         """Start a child; signals wait until it has started, and in it until its work begins."""
         resource_tracker.ensure_running()  # else it is started with the child, and lets signals in
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             child.start()
             self.processes.append(child)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, held)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is not None:  # nobody listens to them any more
             self._send(signal.SIGTERM)
         for child in self.processes:
             child.join()
-        for number, handler in self._before.items():
+        for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
     def _pass(self, number: int, frame: FrameType | None) -> None:
-        self.number = number
+        self.signal = number
         self._send(number)
 
     def _send(self, number: int) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from amcl.config import Config
 from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
-from amcl.experiments.cases import SIDE, Case, Metric, Part, positive, sides
+from amcl.experiments.specs import SIDE, CellSpec, Metric, TableSpec, positive, sides
 
 
 @analysis(
@@ -15,12 +15,12 @@ from amcl.experiments.cases import SIDE, Case, Metric, Part, positive, sides
     values=("own",),
     few=("own",),
 )
-def backbones(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
+def backbones(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
     """Return both sides of a method by backbone and number of epochs."""
     full = base.run.epochs
     epochs = sorted({max(1, full // 4), max(1, full // 2), full})
-    cases = [
-        Case(
+    cells = [
+        CellSpec(
             labels={"backbone": value, SIDE: side, "epochs": str(count)},
             config=with_values(config, {**_backbone(value, base), "epochs": count}),
             metric=metric,
@@ -30,12 +30,12 @@ def backbones(base: Config, values: Sequence[str], metric: Metric) -> list[Part]
         for count in epochs
     ]
     return [
-        Part(
+        TableSpec(
             name="backbones",
             title="Backbones and epochs",
             how_to_read="Each run has the schedule of its own length: the shorter are no halves of "
             "longer ones.",
-            cases=tuple(cases),
+            cells=tuple(cells),
             x="epochs",
             panels="backbone",
             compared=SIDE,

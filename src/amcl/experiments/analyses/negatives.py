@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from amcl.config import Config
 from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
-from amcl.experiments.cases import BASELINE, Metric, Part, along, dashed, positive
+from amcl.experiments.specs import BASELINE, Metric, TableSpec, along, dashed, positive
 from amcl.recipes import as_published, with_amcl
 
 
@@ -15,7 +15,7 @@ from amcl.recipes import as_published, with_amcl
     values=("5%", "10%", "15%", "25%", "50%"),
     few=("10%",),
 )
-def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
+def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
     """Return both forms of the loss over the top κ, beside all negatives."""
     if not base.method.has_negatives:
         raise ValueError(
@@ -29,13 +29,13 @@ def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[Part]
         "softmax of the top κ": with_values(amcl, {"form": "top_k_softmax", "top_k": 1}),
     }
     return [
-        Part(
+        TableSpec(
             name="negatives",
             title=f"The κ most similar of {base.negatives} negatives",
             how_to_read="The paper averages over the top κ of each head, with nothing to weigh "
             "them; a softmax over the same κ does. Dashed: all negatives, and the method as "
             "published.",
-            cases=dashed("κ", every, metric) + along("κ", kappas, hardest, metric, "top_k"),
+            cells=dashed("κ", every, metric) + along("κ", kappas, hardest, metric, "top_k"),
             x="κ",
         )
     ]

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 
 from amcl.config import Config
 from amcl.experiments.analyses.registry import analysis
-from amcl.experiments.cases import SIDE, Case, Metric, Part, along, of_pairs, sides, with_field
+from amcl.experiments.specs import (
+    SIDE,
+    CellSpec,
+    Metric,
+    TableSpec,
+    along,
+    of_pairs,
+    sides,
+    with_field,
+)
 from amcl.recipes import with_amcl
 
 _MEASURES = (
@@ -20,25 +29,25 @@ _MEASURES = (
     values=("0.3", "0.5", "0.7", "0.9"),
     few=("0.3", "0.9"),
 )
-def overlap(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
+def overlap(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
     """Return both sides of a method by the overlap of crops, and temperatures with AMCL."""
-    accuracy = Part(
+    accuracy = TableSpec(
         name="overlap",
         title="Overlap of the crops",
         how_to_read="Two crops of a picture share this part of their area. The less they share, "
         "the less alike are the views of one picture.",
-        cases=along("overlap", values, sides(base), metric, "overlap"),
+        cells=along("overlap", values, sides(base), metric, "overlap"),
         x="overlap",
         compared=SIDE,
     )
-    temperatures = Part(
+    temperatures = TableSpec(
         name="overlap-temperatures",
         title="Temperatures of positive pairs",
         how_to_read="A high τ⁺ says that the method takes a pair for uncertain; a variance between "
         "heads, that they do not look at the same things. At the end of training, on validation "
         "images; the paper takes the mean over epochs.",
-        cases=tuple(
-            Case(
+        cells=tuple(
+            CellSpec(
                 labels={"overlap": value, "measure": measure.name},
                 config=with_field(with_amcl(base), "overlap", value),
                 metric=measure,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from amcl.config import Config
-from amcl.experiments.cases import KNN, Case, Change, Metric, Part, along, dashed, sides
+from amcl.experiments.specs import KNN, Change, Metric, TableSpec, along, dashed, sides
 
-Make = Callable[[Config, Sequence[str], Metric], list[Part]]
+Make = Callable[[Config, Sequence[str], Metric], list[TableSpec]]
 Configs = Callable[[Config], Mapping[str, Config]]
 
 
@@ -18,9 +18,9 @@ class Analysis:
     Args:
         name: Name on the command line.
         question: The question in words.
-        values: Values that are tried, unless others are given.
-        few: Values for a quick look.
-        make: Returns the tables for a configuration, values and a metric.
+        values: Values to try by default.
+        few: Values at small scales.
+        make: Function that returns the tables for a configuration, values and a metric.
         own_metric: Whether it has metrics of its own, whatever --metric says.
     """
 
@@ -31,13 +31,13 @@ class Analysis:
     make: Make
     own_metric: bool = False
 
-    def parts(
+    def specs(
         self,
         base: Config,
         values: Sequence[str] = (),
         metric: Metric = KNN,
         few: bool = False,
-    ) -> list[Part]:
+    ) -> list[TableSpec]:
         """Return the tables that answer the question for runs like `base`."""
         return self.make(base, tuple(values) or (self.few if few else self.values), metric)
 
@@ -45,43 +45,51 @@ class Analysis:
 ANALYSES: dict[str, Analysis] = {}
 
 
-def register(analysis: Analysis) -> None:
-    """Make an analysis known to the command line."""
-    ANALYSES[analysis.name] = analysis
-
-
-def analysis(name: str, question: str, **about: Any) -> Callable[[Make], Make]:
-    """Register the function below as the analysis of this name; see `Analysis`."""
-
-    def decorate(make: Make) -> Make:
-        register(Analysis(name=name, question=question, make=make, **about))
-        return make
-
-    return decorate
-
-
-def axis(
-    label: str,
-    change: Change,
-    *,
-    configs: Configs = sides,
-    references: Configs = lambda base: {},
-    **part: Any,
-) -> Make:
-    """Return what makes a table of runs along one axis.
+def analysis(name: str, question: str, **fields: Any) -> Callable[[Make], Make]:
+    """Register the function below as the analysis of this name.
 
     Args:
-        label: The label of the axis.
-        change: The setting that takes the values, or a function that applies one.
-        configs: The runs of each value, by side; the default is the method as published and with
-            AMCL.
-        references: Runs that are the same all along the axis: dashed lines.
-        part: Title and other fields of `Part`.
+        name: Name on the command line.
+        question: The question in words.
+        fields: Other fields of `Analysis`.
     """
 
-    def make(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
-        cases: tuple[Case, ...] = dashed(label, references(base), metric)
-        cases += along(label, values, configs(base), metric, change)
-        return [Part(cases=cases, x=label, **part)]
+    def register(make: Make) -> Make:
+        ANALYSES[name] = Analysis(name=name, question=question, make=make, **fields)
+        return make
 
-    return make
+    return register
+
+
+def axis_analysis(
+    name: str,
+    question: str,
+    *,
+    values: tuple[str, ...],
+    few: tuple[str, ...],
+    label: str,
+    change: Change,
+    configs: Configs = sides,
+    references: Configs = lambda base: {},
+    **spec: Any,
+) -> None:
+    """Register an analysis with one table, of runs along one axis.
+
+    Args:
+        name: Name on the command line, and of the files of the table.
+        question: The question in words.
+        values: Values to try by default.
+        few: Values at small scales.
+        label: The label of the axis.
+        change: The setting that takes the values, or a function that applies one.
+        configs: Function that returns the runs of each value, by side; the default is the method as
+            published and with AMCL.
+        references: Function that returns runs that are the same all along the axis: dashed lines.
+        spec: Title and other fields of `TableSpec`.
+    """
+
+    @analysis(name, question, values=values, few=few)
+    def make(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
+        cells = dashed(label, references(base), metric)
+        cells += along(label, values, configs(base), metric, change)
+        return [TableSpec(name=name, cells=cells, x=label, **spec)]

@@ -2,7 +2,7 @@
 
 from amcl.config import Config
 from amcl.config.fields import value_of, with_values
-from amcl.experiments.analyses.registry import Analysis, axis, register
+from amcl.experiments.analyses.registry import axis_analysis
 from amcl.recipes import as_published, with_amcl
 
 
@@ -18,21 +18,16 @@ def _adaptive(base: Config) -> dict[str, Config]:
     return {"C = 1, adaptive": one, f"C = {value_of(several, 'heads')}, adaptive": several}
 
 
-register(
-    Analysis(
-        name="tau",
-        question="which constant temperature would match the adaptive ones?",
-        values=("0.05", "0.1", "0.2", "0.3", "0.5"),
-        few=("0.1", "0.5"),
-        make=axis(
-            "τ",
-            "tau",
-            configs=_constant,
-            references=_adaptive,
-            name="tau",
-            title="Constant temperatures against adaptive ones",
-            how_to_read="Each dot is a constant temperature that somebody would have to find; the "
-            "dashed lines adapt.",
-        ),
-    )
+axis_analysis(
+    "tau",
+    "which constant temperature would match the adaptive ones?",
+    values=("0.05", "0.1", "0.2", "0.3", "0.5"),
+    few=("0.1", "0.5"),
+    label="τ",
+    change="tau",
+    configs=_constant,
+    references=_adaptive,
+    title="Constant temperatures against adaptive ones",
+    how_to_read="Each dot is a constant temperature that somebody would have to find; the "
+    "dashed lines adapt.",
 )

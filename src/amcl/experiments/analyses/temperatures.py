@@ -6,7 +6,7 @@ from typing import Any
 from amcl.config import Config
 from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
-from amcl.experiments.cases import BASELINE, Case, Metric, Part, with_field
+from amcl.experiments.specs import BASELINE, CellSpec, Metric, TableSpec, with_field
 from amcl.recipes import as_published, with_amcl
 from amcl.temperature import temperature_settings
 
@@ -20,7 +20,7 @@ from amcl.temperature import temperature_settings
     ),
     few=("constant", "uncertainty", "scheduled", "adaptive"),
 )
-def temperatures(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
+def temperatures(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
     """Return the schemes with several heads, beside the method as published."""
     method: Any = base.method
     refused = {name: method.refusal(temperature_settings(name)) for name in values}
@@ -28,14 +28,14 @@ def temperatures(base: Config, values: Sequence[str], metric: Metric) -> list[Pa
     values = [name for name in values if not refused[name]]
     configs = {BASELINE: as_published(base)} | {v: with_scheme(base, v) for v in values}
     return [
-        Part(
+        TableSpec(
             name="temperatures",
             title="Temperature schemes",
             how_to_read="The baseline has one head and a constant temperature, all others several "
             "heads. adaptive-positive: only pairs of one picture adapt; first-head: all heads take "
             "the temperature of the first; uncertainty is TaU, scheduled is TS.",
-            cases=tuple(
-                Case(labels={"temperature": name}, config=config, metric=metric)
+            cells=tuple(
+                CellSpec(labels={"temperature": name}, config=config, metric=metric)
                 for name, config in configs.items()
             ),
             columns="",

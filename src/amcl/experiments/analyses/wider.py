@@ -12,7 +12,7 @@ from amcl.backbones import Backbone, BackboneSettings
 from amcl.config import Config
 from amcl.config.fields import value_of, with_values
 from amcl.experiments.analyses.registry import analysis
-from amcl.experiments.cases import Case, Metric, Part, along, dashed, positive
+from amcl.experiments.specs import CellSpec, Metric, TableSpec, along, dashed, positive
 from amcl.recipes import with_amcl
 
 ENOUGH = 3.0  # times the weights of the several heads: no wider head is tried
@@ -20,25 +20,25 @@ WIDTHS = ("1", "2", "3", "4", "5")
 
 
 @analysis("wider", "would one wider head do as well as several?", values=WIDTHS, few=("1", "3"))
-def wider(base: Config, values: Sequence[str], metric: Metric) -> list[Part]:
+def wider(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
     """Return one head with every layer several times as wide, beside several heads."""
-    cases: tuple[Case, ...] = ()
+    cells: tuple[CellSpec, ...] = ()
     for scheme in ("constant", "adaptive"):
         several = with_values(with_amcl(base), {"temperature": scheme})
         name = f"{value_of(several, 'heads')} heads"
         of_scheme = dashed("width", {name: several}, metric)
         for label, config in _wide(base, several, values).items():
             of_scheme += along("width", [label], {"1 head": config}, metric, lambda c, _: c)
-        cases += tuple(
-            replace(case, labels={**case.labels, "temperature": scheme}) for case in of_scheme
+        cells += tuple(
+            replace(cell, labels={**cell.labels, "temperature": scheme}) for cell in of_scheme
         )
     return [
-        Part(
+        TableSpec(
             name="wider",
             title="Several heads against one wider head",
             how_to_read="One head, every layer this many times as wide; in brackets its weights, "
             "where the several heads have 1. Dashed: the several heads.",
-            cases=cases,
+            cells=cells,
             x="width",
             panels="temperature",
         )

@@ -7,10 +7,10 @@ from amcl.config.fields import with_values
 from amcl.experiments.analyses.labels import by_labels
 from amcl.experiments.analyses.registry import ANALYSES
 from amcl.experiments.analyses.temperatures import with_scheme
-from amcl.experiments.cases import BASELINE, KNN, LINEAR, SIDE, Case, Part, of_pairs, sides
 from amcl.experiments.costs import design_topic
-from amcl.experiments.paper.registry import ENTRIES, Counted, Entry, analyze, entry
+from amcl.experiments.paper.registry import ENTRIES, Entry, analyze, entry, entry_of_analyses
 from amcl.experiments.scales import Scale
+from amcl.experiments.specs import BASELINE, KNN, LINEAR, SIDE, CellSpec, TableSpec, of_pairs, sides
 from amcl.methods import settings_class
 from amcl.recipes import as_published, recipe, with_amcl
 
@@ -26,29 +26,31 @@ _OVERLAP = (
 )
 
 
-def _separation(labels: dict[str, str], config: Config, level: str) -> list[Case]:
+def _separation(labels: dict[str, str], config: Config, level: str) -> list[CellSpec]:
     """Return overlap and AUROC after the "heads" or the "backbone"."""
     measures = (
         of_pairs(f"overlap_{level}", "overlap of histograms"),
         of_pairs(f"auroc_{level}", "AUROC"),
     )
-    return [Case(labels={**labels, "measure": m.name}, config=config, metric=m) for m in measures]
+    return [
+        CellSpec(labels={**labels, "measure": m.name}, config=config, metric=m) for m in measures
+    ]
 
 
 @entry("figure-1", "similarities of pairs with 1, 3 and 5 augmentations", "stl10", histograms=True)
-def pairs_by_augmentations(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def pairs_by_augmentations(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return how far positive pairs stand from negative ones, by the number of augmentations."""
-    cases: list[Case] = []
+    cells: list[CellSpec] = []
     for views in ("a", "abc", "abcde"):
         for side, config in sides(scale.config(sets[0], "simclr")).items():
             labels = {"augmentations": views, SIDE: side}
-            cases += _separation(labels, with_values(config, {"views": views}), "heads")
+            cells += _separation(labels, with_values(config, {"views": views}), "heads")
     return [
-        Part(
+        TableSpec(
             name="separation",
             title="How far positive pairs stand from negative ones, after the heads",
             how_to_read=f"{_OVERLAP} Similarities are scaled by their temperatures.",
-            cases=tuple(cases),
+            cells=tuple(cells),
             x="augmentations",
             panels="measure",
         )
@@ -58,23 +60,23 @@ def pairs_by_augmentations(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
 ENTRIES["figure-2"] = Entry(
     name="figure-2",
     title="the three designs: one head, adaptive temperature, several heads",
-    count=lambda scale: Counted("the recipe for CIFAR-10", *design_topic()),
+    count=lambda scale: ("the recipe for CIFAR-10", *design_topic()),
 )
 
 
 @entry("figure-3", "similarities after the heads and after the backbone", "stl10", histograms=True)
-def pairs_by_level(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def pairs_by_level(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return how far positive pairs stand from negative ones after heads and backbone."""
-    cases: list[Case] = []
+    cells: list[CellSpec] = []
     for level in ("heads", "backbone"):
         for side, config in sides(scale.config(sets[0], "simclr")).items():
-            cases += _separation({"place": f"after the {level}", SIDE: side}, config, level)
+            cells += _separation({"place": f"after the {level}", SIDE: side}, config, level)
     return [
-        Part(
+        TableSpec(
             name="separation",
             title="How far positive pairs stand from negative ones",
             how_to_read=_OVERLAP,
-            cases=tuple(cases),
+            cells=tuple(cells),
             columns="measure",
             x="place",
             panels="measure",
@@ -84,43 +86,38 @@ def pairs_by_level(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
 
 
 @entry("figure-4", "backbones and epochs on ImageNet", "imagenet")
-def backbones(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def backbones(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return backbones and epochs, for SimCLR and for CAN."""
-    parts = []
+    specs = []
     for method, names in _BACKBONES[scale.name].items():
         base = scale.config(sets[0], method)
         if scale.own_data:
             base = with_values(base, {"epochs": 400})
-        [part] = ANALYSES["backbones"].parts(base, names, LINEAR)
+        [spec] = ANALYSES["backbones"].specs(base, names, LINEAR)
         title = f"Backbones and epochs: {settings_class(method).title}"
-        cases = tuple(_for_vits(case) for case in part.cases)
-        parts.append(replace(part, name=f"backbones-{method}", title=title, cases=cases))
-    return parts
+        cells = tuple(_for_vits(cell) for cell in spec.cells)
+        specs.append(replace(spec, name=f"backbones-{method}", title=title, cells=cells))
+    return specs
 
 
-def _for_vits(case: Case) -> Case:
-    """A vision transformer is trained as MoCo v3 does it, whatever the method."""
-    if case.labels["backbone"].startswith("vit") and case.config.method.name == "simclr":
+def _for_vits(cell: CellSpec) -> CellSpec:
+    """Return the cell; a vision transformer is trained like MoCo v3, whatever the method."""
+    if cell.labels["backbone"].startswith("vit") and cell.config.method.name == "simclr":
         optimizer = recipe("imagenet-mocov3").optimizer
-        return replace(case, config=replace(case.config, optimizer=optimizer))
-    return case
+        return replace(cell, config=replace(cell.config, optimizer=optimizer))
+    return cell
 
 
-@entry("figure-5", "number of heads, top-κ against softmax", "stl10")
-def heads_and_negatives(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """Return the number of heads, and the κ hardest negatives."""
-    base = scale.config(sets[0], "simclr")
-    return [*analyze(scale, "heads", base, LINEAR), *analyze(scale, "negatives", base, LINEAR)]
-
-
-@entry("figure-6", "constant temperatures against adaptive ones", "cifar100")
-def constants(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """Return constant temperatures against adaptive ones."""
-    return analyze(scale, "tau", scale.config(sets[0], "simclr"), KNN)
+entry_of_analyses(
+    "figure-5", "number of heads, top-κ against softmax", "stl10", "heads", "negatives"
+)
+entry_of_analyses(
+    "figure-6", "constant temperatures against adaptive ones", "cifar100", "tau", metric=KNN
+)
 
 
 @entry("figure-7", "heads and temperatures, by the number of labels", "stl10")
-def by_number_of_labels(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def by_number_of_labels(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return heads, and temperature schemes, against the number of labels."""
     base = scale.config(sets[0], "simclr")
     amcl = with_amcl(base)
@@ -138,34 +135,32 @@ def by_number_of_labels(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
         "fully adaptive": "adaptive",
     }
     temperatures = {name: with_scheme(base, scheme) for name, scheme in schemes.items()}
-    left, right = by_labels(heads, counts), by_labels(temperatures, counts)
+    by_heads = by_labels(heads, counts)
+    by_scheme = by_labels(temperatures, counts)
     return [
-        replace(left, name="heads", title="Several heads against one"),
-        replace(right, name="temperatures", title="Temperature schemes, three heads"),
+        replace(by_heads, name="heads", title="Several heads against one"),
+        replace(by_scheme, name="temperatures", title="Temperature schemes, three heads"),
     ]
 
 
-@entry("figure-8", "overlap of crops, their temperatures, color distortion", "stl10")
-def crops_and_colors(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """Return crops that share little, temperatures, and strong colors."""
-    base = scale.config(sets[0], "simclr")
-    return [*analyze(scale, "overlap", base, LINEAR), *analyze(scale, "color", base, LINEAR)]
-
-
-@entry("figure-9", "sensitivity to η, ι and β", "stl10")
-def sensitivity(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
-    """Return the sensitivity to η, ι and β."""
-    return analyze(scale, "sensitivity", scale.config(sets[0], "simclr"), LINEAR)
+entry_of_analyses(
+    "figure-8",
+    "overlap of crops, their temperatures, color distortion",
+    "stl10",
+    "overlap",
+    "color",
+)
+entry_of_analyses("figure-9", "sensitivity to η, ι and β", "stl10", "sensitivity")
 
 
 @entry("wider-head", "several heads against one wider head (in the text)", "stl10")
-def wider_head(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def wider_head(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return several heads against one wider head."""
     note = "The paper finds the several heads 1.6 points above the best wider head for SimCLR, 2.5 "
     note += "for Barlow Twins."
-    parts = []
+    specs = []
     for method in ("simclr", "barlow"):
-        [part] = analyze(scale, "wider", scale.config(sets[0], method), LINEAR)
-        title = f"{part.title}: {settings_class(method).title}"
-        parts.append(replace(part, name=f"wider-{method}", title=title, notes=(note,)))
-    return parts
+        [spec] = analyze(scale, "wider", scale.config(sets[0], method))
+        title = f"{spec.title}: {settings_class(method).title}"
+        specs.append(replace(spec, name=f"wider-{method}", title=title, notes=(note,)))
+    return specs

@@ -1,6 +1,6 @@
 """The paper's own numbers, in per cent, by the labels of its tables."""
 
-from amcl.experiments.cases import AMCL, BASELINE
+from amcl.experiments.specs import AMCL, BASELINE
 
 Numbers = dict[tuple[str, ...], float]
 

@@ -5,21 +5,13 @@ from dataclasses import dataclass
 
 from amcl.config import Config
 from amcl.experiments.analyses import ANALYSES
-from amcl.experiments.cases import Metric, Part
 from amcl.experiments.page import Topic
 from amcl.experiments.scales import Scale
+from amcl.experiments.specs import LINEAR, Metric, TableSpec
 from amcl.results import Table
 
-Make = Callable[[Scale, tuple[str, ...]], list[Part]]
-
-
-@dataclass(frozen=True)
-class Counted:
-    """An entry that needs no run: what was counted, its section and its numbers."""
-
-    subtitle: str
-    topic: Topic
-    numbers: Table
+Make = Callable[[Scale, tuple[str, ...]], list[TableSpec]]
+Count = Callable[[Scale], tuple[str, Topic, Table]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +20,20 @@ class Entry:
 
     Args:
         name: Name on the command line.
-        title: What it shows.
+        title: Its subject.
         sets: The data sets that it is of in the paper.
-        make: Returns its tables at a scale and on some sets; None where nothing is trained.
-        count: Returns what it shows where nothing is trained.
+        make: Function that returns its tables at a scale and on some sets; None without runs.
+        count: Function for an entry without runs that returns the networks whose cost is counted,
+            the section of the page and its numbers.
         histograms: Whether it shows histograms of similarities.
-        unavailable: Why it cannot be reproduced yet.
+        unavailable: Reason why it cannot be reproduced yet.
     """
 
     name: str
     title: str
     sets: tuple[str, ...] = ()
     make: Make | None = None
-    count: Callable[[Scale], Counted] | None = None
+    count: Count | None = None
     histograms: bool = False
     unavailable: str = ""
 
@@ -58,14 +51,27 @@ def entry(name: str, title: str, *sets: str, histograms: bool = False) -> Callab
     return register
 
 
-def analyze(scale: Scale, name: str, base: Config, metric: Metric) -> list[Part]:
+def analyze(scale: Scale, name: str, base: Config, metric: Metric = LINEAR) -> list[TableSpec]:
     """Return the tables of an analysis at a scale."""
-    return ANALYSES[name].parts(base, metric=metric, few=scale.few)
+    return ANALYSES[name].specs(base, metric=metric, few=scale.few)
 
 
-def elsewhere(part: Part, sets: Sequence[str], published: Sequence[str]) -> Part:
-    """Return the part, with a note where the paper's numbers are of another set than the runs."""
+def entry_of_analyses(
+    name: str, title: str, data: str, *analyses: str, metric: Metric = LINEAR
+) -> None:
+    """Register an entry that is made of analyses of SimCLR on a data set."""
+
+    @entry(name, title, data)
+    def make(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
+        base = scale.config(sets[0], "simclr")
+        return [spec for each in analyses for spec in analyze(scale, each, base, metric)]
+
+
+def with_note_on_sets(spec: TableSpec, sets: Sequence[str], published: Sequence[str]) -> TableSpec:
+    """Return the table, with a note if the paper's numbers are of another data set."""
     if all(name in published for name in sets):
-        return part
-    runs, numbers = ", ".join(sets), ", ".join(published)
-    return part.with_note(f"The paper's numbers are of {numbers}; the runs here are on {runs}.")
+        return spec
+    paper = ", ".join(published)
+    return spec.with_note(
+        f"The paper's numbers are of {paper}; the runs here are on {', '.join(sets)}."
+    )

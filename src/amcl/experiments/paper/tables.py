@@ -7,7 +7,12 @@ from amcl.config.fields import with_values
 from amcl.experiments.analyses.labels import by_labels
 from amcl.experiments.analyses.registry import ANALYSES
 from amcl.experiments.analyses.temperatures import with_scheme
-from amcl.experiments.cases import (
+from amcl.experiments.costs import cost_topic
+from amcl.experiments.page import Topic
+from amcl.experiments.paper.numbers import TABLE_3, TABLE_4, TABLE_5, TABLE_6
+from amcl.experiments.paper.registry import ENTRIES, Entry, analyze, entry, with_note_on_sets
+from amcl.experiments.scales import Scale
+from amcl.experiments.specs import (
     BASELINE,
     FINETUNED,
     FIRST_LOSS,
@@ -15,17 +20,14 @@ from amcl.experiments.cases import (
     LINEAR,
     LOSS,
     SIDE,
-    Case,
+    CellSpec,
     Metric,
-    Part,
+    TableSpec,
     sides,
 )
-from amcl.experiments.costs import cost_topic
-from amcl.experiments.paper.numbers import TABLE_3, TABLE_4, TABLE_5, TABLE_6
-from amcl.experiments.paper.registry import ENTRIES, Counted, Entry, analyze, elsewhere, entry
-from amcl.experiments.scales import Scale
 from amcl.methods import settings_class
 from amcl.recipes import recipe, with_amcl
+from amcl.results import Table
 
 RESNETS = ("simclr", "moco", "simsiam", "barlow")
 ALL = (*RESNETS, "can", "lgp")
@@ -49,38 +51,38 @@ def _config(scale: Scale, data: str, method: str) -> Config:
 
 
 @entry("table-1", "the standard losses of six methods", "cifar10")
-def standard_losses(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def standard_losses(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return every loss as published, trained."""
     return [_losses(scale, sets[0], amcl=False)]
 
 
 @entry("table-2", "the same losses with AMCL", "cifar10")
-def losses_with_amcl(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def losses_with_amcl(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return every loss with AMCL, trained."""
     return [_losses(scale, sets[0], amcl=True)]
 
 
-def _losses(scale: Scale, data: str, amcl: bool) -> Part:
+def _losses(scale: Scale, data: str, amcl: bool) -> TableSpec:
     """Return the first and the last loss of every method, and an accuracy."""
-    cases = []
+    cells = []
     for method in ALL:
         config = _config(scale, data, method)
         name, *equations = _LOSSES[method]
         labels = {"method": settings_class(method).title, "loss": f"{name} (Eq. {equations[amcl]})"}
-        cases += [
-            Case(
+        cells += [
+            CellSpec(
                 labels={**labels, "number": metric.name},
                 config=with_amcl(config) if amcl else config,
                 metric=metric,
             )
             for metric in (FIRST_LOSS, LOSS, KNN)
         ]
-    return Part(
+    return TableSpec(
         name="losses",
         title="The losses with AMCL, trained" if amcl else "The standard losses, trained",
         how_to_read="The paper has equations here. Each is a loss of this library, held to its "
         "literal form by the tests (docs/equations.md); here each of them trains.",
-        cases=tuple(cases),
+        cells=tuple(cells),
         columns="number",
         x="method",
         panels="number",
@@ -89,14 +91,14 @@ def _losses(scale: Scale, data: str, amcl: bool) -> Part:
 
 
 @entry("table-3", "six methods with and without AMCL on four sets", *_EPOCHS)
-def methods(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def methods(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return all methods on all sets, by kNN and by a linear probe."""
     return [_methods_by(metric, scale, sets) for metric in (KNN, LINEAR)]
 
 
-def _methods_by(metric: Metric, scale: Scale, sets: tuple[str, ...]) -> Part:
-    cases = [
-        Case(
+def _methods_by(metric: Metric, scale: Scale, sets: tuple[str, ...]) -> TableSpec:
+    cells = [
+        CellSpec(
             labels={"data": data, SIDE: side, "method": settings_class(method).title},
             config=c,
             metric=metric,
@@ -105,12 +107,12 @@ def _methods_by(metric: Metric, scale: Scale, sets: tuple[str, ...]) -> Part:
         for method in (RESNETS if scale.own_data and data.startswith("cifar") else ALL)
         for side, c in sides(_config(scale, data, method)).items()
     ]
-    part = Part(
+    spec = TableSpec(
         name="knn" if metric is KNN else "linear",
         title=f"Methods with and without AMCL: {metric.name}",
         how_to_read="The paper says kNN for small sets in its text and linear probing in its "
         "captions: here are both, beside the same numbers.",
-        cases=tuple(cases),
+        cells=tuple(cells),
         x="method",
         panels="data" if len(sets) > 1 else None,
         ordered=False,
@@ -120,19 +122,19 @@ def _methods_by(metric: Metric, scale: Scale, sets: tuple[str, ...]) -> Part:
     others = [data for data in sets if data not in _EPOCHS]
     for data in others:  # a set that the paper does not have stands beside CIFAR-10
         numbers |= {(data, *k[1:]): v for k, v in TABLE_3.items() if k[0] == "cifar10"}
-    part = part.with_paper(numbers)
+    spec = spec.with_paper(numbers)
     if not others:
-        return part
+        return spec
     names = ", ".join(others)
-    return part.with_note(
+    return spec.with_note(
         f"{names} is none of the paper's sets: beside it stand those of CIFAR-10."
     )
 
 
 @entry("table-4", "vision transformers on ImageNet, fine-tuned", "imagenet")
-def vision_transformers(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def vision_transformers(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return vision transformers, fine-tuned."""
-    cases = []
+    cells = []
     for backbone in ("ViT-B", "ViT-L") if scale.own_data else ("ViT-B",):
         for method in ("mae", "mocov3", "lgp"):
             config = scale.config(sets[0], method)
@@ -142,8 +144,8 @@ def vision_transformers(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
                 long = {"mae_epochs": 1600} if method == "lgp" else {"epochs": 1600}
                 config = with_values(config, long)
             configs = {BASELINE: config} if method == "mae" else sides(config)
-            cases += [
-                Case(
+            cells += [
+                CellSpec(
                     labels={
                         "backbone": backbone,
                         "method": settings_class(method).title,
@@ -158,53 +160,53 @@ def vision_transformers(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
     if scale.own_data:
         note = "The paper says 1,600 epochs for all; LGP has them in its first stage, MAE, and 300 "
         note += "in its second, as published."
-    part = Part(
+    spec = TableSpec(
         name="finetuned",
         title="Vision transformers after fine-tuning",
         how_to_read="All weights are trained on the labels. MAE has no heads, and so no AMCL form.",
-        cases=tuple(cases),
+        cells=tuple(cells),
         x="method",
         panels="backbone",
         ordered=False,
         compared=SIDE,
         notes=(note,),
     )
-    return [elsewhere(part.with_paper(TABLE_4), sets, ("imagenet",))]
+    return [with_note_on_sets(spec.with_paper(TABLE_4), sets, ("imagenet",))]
 
 
 @entry("table-5", "temperature schemes with few labels", "stl10")
-def schemes(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def schemes(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return SimCLR with few labels, by temperature scheme."""
     base = scale.config(sets[0], "simclr")
     configs = sides(base)
     configs |= {"TaU": with_scheme(base, "uncertainty"), "TS": with_scheme(base, "scheduled")}
     counts = ANALYSES["labels"]
-    part = by_labels(configs, counts.few if scale.few else counts.values)
-    part = replace(part, name="temperatures", title="Temperatures, by labels")
-    part = part.with_note("The baseline has one head; AMCL, TaU and TS have three.")
-    return [elsewhere(part.with_paper(TABLE_5), sets, ("stl10",))]
+    spec = by_labels(configs, counts.few if scale.few else counts.values)
+    spec = replace(spec, name="temperatures", title="Temperatures, by labels")
+    spec = spec.with_note("The baseline has one head; AMCL, TaU and TS have three.")
+    return [with_note_on_sets(spec.with_paper(TABLE_5), sets, ("stl10",))]
 
 
 @entry("table-6", "kinds of augmentation: gains that grow with them", "cifar100")
-def augmentations(scale: Scale, sets: tuple[str, ...]) -> list[Part]:
+def augmentations(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return one kind of augmentation after the other, for four methods."""
-    cases = []
+    cells = []
     for method in RESNETS:
-        [part] = analyze(scale, "augmentations", _config(scale, sets[0], method), LINEAR)
-        cases += [
-            replace(case, labels={**case.labels, "method": settings_class(method).title})
-            for case in part.cases
+        [spec] = analyze(scale, "augmentations", _config(scale, sets[0], method))
+        cells += [
+            replace(cell, labels={**cell.labels, "method": settings_class(method).title})
+            for cell in spec.cells
         ]
-    cases.sort(key=lambda case: len(case.labels["augmentations"]))
-    part = replace(
-        part,
+    cells.sort(key=lambda cell: len(cell.labels["augmentations"]))
+    spec = replace(
+        spec,
         how_to_read="a crop, b blur, c gray, d color jitter, e flip. The paper's central claim: "
         "the more kinds, the more AMCL gains.",
-        cases=tuple(cases),
+        cells=tuple(cells),
         columns="method",
         panels="method",
     )
-    return [elsewhere(part.with_paper(TABLE_6), sets, ("cifar100",))]
+    return [with_note_on_sets(spec.with_paper(TABLE_6), sets, ("cifar100",))]
 
 
 ENTRIES["table-7"] = Entry(
@@ -215,9 +217,9 @@ ENTRIES["table-7"] = Entry(
 )
 
 
-def _cost(scale: Scale) -> Counted:
+def _cost(scale: Scale) -> tuple[str, Topic, Table]:
     data = "builtin" if scale.few else "imagenet"
-    return Counted(f"the recipes for {data}", *cost_topic(data))
+    return f"the recipes for {data}", *cost_topic(data)
 
 
 ENTRIES["table-8"] = Entry(

@@ -7,7 +7,7 @@ import torch
 from amcl.checkpoints.evaluations import Result
 from amcl.report.blocks import Block, Chart, Paragraph
 from amcl.results import Table, charts
-from amcl.results.numbers import percent
+from amcl.results.formatting import percent
 
 SHOWN = 20
 """Classes up to which all are shown, with the whole confusion matrix."""

@@ -13,7 +13,7 @@ from amcl.recipes import as_published
 from amcl.report.blocks import Block, Note, Paragraph, Section
 from amcl.report.runs import Run
 from amcl.results import Table
-from amcl.results.numbers import MISSING
+from amcl.results.formatting import MISSING
 
 HOW = (
     "Heads and temperatures are there in training alone: the trained backbone costs the same. The "

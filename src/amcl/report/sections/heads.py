@@ -8,7 +8,7 @@ from amcl.analysis import PairSample, agreement, retrieval
 from amcl.report.blocks import Block, Chart, Paragraph, Section
 from amcl.report.runs import Run, beside, in_rows, joined
 from amcl.results.charts import matrix
-from amcl.results.numbers import percent
+from amcl.results.formatting import percent
 
 HOW = (
     "Several heads are worth their cost if they see different things. Heads that agree in "

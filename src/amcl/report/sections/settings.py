@@ -8,8 +8,8 @@ from typing import Any
 from amcl.report.blocks import Block, Code, Section
 from amcl.report.runs import Run, beside
 from amcl.results import Table
-from amcl.results.names import differing
-from amcl.results.numbers import MISSING
+from amcl.results.formatting import MISSING
+from amcl.results.group_names import differing
 from amcl.results.read import flat
 
 HOW = (

@@ -7,7 +7,7 @@ from amcl.analysis import PairSample, negatives, positives
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
 from amcl.report.runs import Run, beside, in_rows, joined
 from amcl.results.charts import Line, curves, outlines
-from amcl.results.numbers import percent
+from amcl.results.formatting import percent
 from amcl.temperature.base import Sign
 
 HOW = (
@@ -114,10 +114,12 @@ def _course(run: Run) -> list[Chart]:
             Line(f"head {c}", _by_epoch(run, f"tau_{sign}/head{c}"), c - 1)
             for c in _heads(run, sign)
         ]
-        values = [y for line in lines for _, y in line.shown]
+        values = [y for line in lines for _, y in line.finite_points]
         if not values or max(values) - min(values) < 1e-6:
             continue
-        ends = ", ".join(f"{line.label} {line.shown[-1][1]:.3f}" for line in lines if line.shown)
+        ends = ", ".join(
+            f"{line.label} {line.finite_points[-1][1]:.3f}" for line in lines if line.finite_points
+        )
         label = f"mean {_SIGNS[sign]}"
         charts.append(
             Chart(
@@ -141,7 +143,7 @@ def _bounds_reached(run: Run) -> list[Block]:
             ]
             if points:
                 lines.append(Line(f"{_SIGNS[sign]} at the {side} bound", points, len(lines)))
-    most = max((y for line in lines for _, y in line.shown), default=None)
+    most = max((y for line in lines for _, y in line.finite_points), default=None)
     if most is None:
         return []
     if most < 1:

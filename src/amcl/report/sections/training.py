@@ -9,7 +9,7 @@ from amcl.checkpoints.run_folder import RunFolder
 from amcl.report.blocks import Block, Chart, Note, Paragraph, Section
 from amcl.report.runs import Run, in_rows
 from amcl.results.charts import Line, curves
-from amcl.results.numbers import plural
+from amcl.results.formatting import plural
 
 HOW = (
     "The loss should fall and level off. Probes look at the backbone's features along the way: kNN "
@@ -40,11 +40,12 @@ def training(runs: Sequence[Run]) -> Section:
 
 def _chart(lines: Sequence[Line], x: str, y: str) -> list[Chart]:
     """A line for each run that has something to show; nothing if none has."""
-    shown = [line for line in lines if line.shown]
+    shown = [line for line in lines if line.finite_points]
     if not shown:
         return []
     ends = [
-        f"{line.label} from {line.shown[0][1]:.4g} to {line.shown[-1][1]:.4g}" for line in shown
+        f"{line.label} from {line.finite_points[0][1]:.4g} to {line.finite_points[-1][1]:.4g}"
+        for line in shown
     ]
     return [Chart(curves(shown, x, y), f"{y} by {x}: {'; '.join(ends)}")]
 

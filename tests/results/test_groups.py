@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from amcl.results import Measurement, Record, group_by_seed
+from amcl.results.groups import LEVEL, ONE_SEED, indistinguishable
 from amcl.results.intervals import accuracy_interval
-from amcl.results.seeds import LEVEL, ONE_SEED, nothing_apart
 
 of = Measurement.of
 
@@ -63,5 +63,5 @@ def test_differences_are_paired_by_seeds_that_one_run_has():
 def test_one_seed_is_never_evidence(ours, theirs, images, verdict):
     difference = of(ours, images).minus(of(theirs, images))
     assert difference.verdict == verdict
-    assert difference.told_apart == (not verdict)
-    assert nothing_apart([of(ours, images), of(theirs, images)]) == bool(verdict)
+    assert difference.distinguishable == (not verdict)
+    assert indistinguishable([of(ours, images), of(theirs, images)]) == bool(verdict)

@@ -6,7 +6,7 @@ MISSING = "–"
 
 
 def is_share(metric: str) -> bool:
-    """Return whether a metric is a share from 0 to 1 that is shown in percent.
+    """Return True if a metric is a share from 0 to 1 that is shown in percent.
 
     Example:
         >>> [is_share(name) for name in ("top1", "knn_validation", "linear_top1_test", "auroc")]
@@ -16,7 +16,7 @@ def is_share(metric: str) -> bool:
 
 
 def is_accuracy(metric: str) -> bool:
-    """Return whether a metric is an accuracy on images that were not trained on.
+    """Return True if a metric is an accuracy on images that were not trained on.
 
     Example:
         >>> is_accuracy("top1"), is_accuracy("train_top1"), is_accuracy("overlap")

@@ -8,23 +8,23 @@ import torch
 
 from amcl.config import Config
 from amcl.evaluation import separation_of
-from amcl.experiments.cases import AMCL, BASELINE, KNN, LOSS, NONE, SIDE, Case, Part
 from amcl.experiments.charts import chart, gains_chart, histograms
 from amcl.experiments.conclusions import conclusion_of
-from amcl.experiments.filled import Filled, numbers_table
+from amcl.experiments.filled_table import FilledTable, numbers_table
 from amcl.experiments.page import topic_of
+from amcl.experiments.specs import AMCL, BASELINE, KNN, LOSS, NONE, SIDE, CellSpec, TableSpec
 from amcl.results import Measurement
 
 of = Measurement.of
 
 
-def part(rows, columns="method", **settings):
+def spec(rows, columns="method", **settings):
     """A part of cases with these labels, each with what the paper has."""
-    cases = tuple(
-        Case(labels=labels, config=Config(), metric=KNN, paper=paper) for labels, paper in rows
+    cells = tuple(
+        CellSpec(labels=labels, config=Config(), metric=KNN, paper=paper) for labels, paper in rows
     )
     known = {"name": "part", "title": "Title", "how_to_read": "Told.", "x": columns}
-    return Part(**(known | {"cases": cases, "columns": columns} | settings))
+    return TableSpec(**(known | {"cells": cells, "columns": columns} | settings))
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def methods():
         of({0: 0.3, 2: 0.1}),
     )
     problems = ("a, + AMCL, MoCo, seed 0 diverged: the loss",)
-    return Filled(part(rows, compared=SIDE, panels="views"), numbers, problems)
+    return FilledTable(spec(rows, compared=SIDE, panels="views"), numbers, problems)
 
 
 def test_gains_are_paired_by_seed_and_stand_behind_what_they_belong_to(methods):
@@ -94,7 +94,7 @@ def test_gains_along_the_columns():
         ({"labels": n, SIDE: side}, None) for n in ("10", "50") for side in (BASELINE, AMCL, "TS")
     ]
     numbers = tuple(of({0: value}) for value in (0.1, 0.2, 0.3, 0.4, 0.5, 0.7))
-    table = Filled(part(rows, SIDE, x="labels", compared=SIDE), numbers).table()
+    table = FilledTable(spec(rows, SIDE, x="labels", compared=SIDE), numbers).table()
     assert list(table.header) == ["labels", BASELINE, AMCL, "TS", "gain of + AMCL", "gain of TS"]
     assert [cell.text for cell in table.cells[1]] == [
         "50",
@@ -109,7 +109,7 @@ def test_gains_along_the_columns():
 def test_a_single_column_is_the_metric_with_gains_beside():
     rows = [({"temperature": name}, None) for name in (BASELINE, "adaptive")]
     settings = {"x": "temperature", "compared": "temperature"}
-    table = Filled(part(rows, "", **settings), (of({0: 0.5}), of({0: 0.75}))).table()
+    table = FilledTable(spec(rows, "", **settings), (of({0: 0.5}), of({0: 0.75}))).table()
     assert list(table.header) == ["temperature", "kNN accuracy (%)", "gain"]
     assert [cell.text for cell in table.cells[0]] == [BASELINE, "50.0", ""]
     assert [cell.text for cell in table.cells[1]] == ["adaptive", "75.0", "+25.0"]
@@ -117,7 +117,7 @@ def test_a_single_column_is_the_metric_with_gains_beside():
 
 def test_what_is_the_same_along_an_axis_is_a_dashed_line():
     rows = [({"C": c, SIDE: side}, None) for c, side in ((NONE, BASELINE), ("1", "a"), ("3", "a"))]
-    filled = Filled(part(rows, "C"), tuple(of({0: v}) for v in (0.5, 0.4, 0.6)))
+    filled = FilledTable(spec(rows, "C"), tuple(of({0: v}) for v in (0.5, 0.4, 0.6)))
     assert list(filled.table().header) == [SIDE, "reference", "C = 1", "C = 3"]
     [ax] = chart(filled).axes
     dashed = [line for line in ax.lines if line.get_linestyle() == "--"]
@@ -125,14 +125,14 @@ def test_what_is_the_same_along_an_axis_is_a_dashed_line():
     assert [t.get_text() for t in ax.get_xticklabels()] == ["1", "3"]
 
 
-def heads(*values: dict[int, float], images=None) -> Filled:
+def heads(*values: dict[int, float], images=None) -> FilledTable:
     rows = [
         ({"heads": c, SIDE: side}, None) for c, side in ((NONE, BASELINE), ("1", "a"), ("3", "a"))
     ]
-    return Filled(part(rows, "heads"), tuple(of(v, images) for v in values))
+    return FilledTable(spec(rows, "heads"), tuple(of(v, images) for v in values))
 
 
-def line_styles(filled: Filled) -> set[str]:
+def line_styles(filled: FilledTable) -> set[str]:
     """Of the line through the dots."""
     [ax] = chart(filled).axes
     return {container[0].get_linestyle() for container in ax.containers}
@@ -173,13 +173,16 @@ def test_pictures(methods):
     figure = gains_chart(methods)
     [ax] = figure.axes
     assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "ab"]  # what they differ in
-    assert gains_chart(Filled(part([({"C": "1", SIDE: "a"}, None)], "C"), (of({0: 1.0}),))) is None
+    assert (
+        gains_chart(FilledTable(spec([({"C": "1", SIDE: "a"}, None)], "C"), (of({0: 1.0}),)))
+        is None
+    )
 
 
 def test_numbers_that_are_no_shares():
-    case = Case(labels={"run": "a"}, config=Config(), metric=LOSS)
-    one = Part(name="p", title="T", how_to_read="", cases=(case,), x="run", columns="")
-    table = Filled(one, (of({0: 3.14159}),)).table()
+    cell = CellSpec(labels={"run": "a"}, config=Config(), metric=LOSS)
+    one = TableSpec(name="p", title="T", how_to_read="", cells=(cell,), x="run", columns="")
+    table = FilledTable(one, (of({0: 3.14159}),)).table()
     assert list(table.header) == ["run", "loss of the last epoch"]
     assert table.cells[0][1].text == "3.142"
 

@@ -1,4 +1,4 @@
-"""Names of groups of runs, made of the settings that tell them apart."""
+"""Names of groups of runs, made of the settings that distinguish them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -56,31 +56,27 @@ def format_setting(key: str, value: Any) -> str:
 
 
 def names_of(tables: Sequence[Settings]) -> list[str]:
-    """Return the method and what else tells groups apart; settings as published are left out.
+    """Return the method and settings that distinguish groups; those as published are left out.
 
     Example:
         >>> names_of([{"method.name": "moco"}, {"method.name": "moco", "method.heads": 3}])
         ['moco', 'moco heads=3']
     """
-    keys = [key for key in _telling(tables) if key != "method.name"]
-    return [
-        " ".join(
-            [
-                str(table.get("method.name", "")),
-                *(
-                    format_setting(key, table[key])
-                    for key in keys
-                    if key in table and table[key] != _PUBLISHED.get(key)
-                ),
-            ]
-        ).strip()
-        for table in tables
-    ]
+    keys = [key for key in _distinguishing(tables) if key != "method.name"]
+    names = []
+    for table in tables:
+        settings = [
+            format_setting(key, table[key])
+            for key in keys
+            if key in table and table[key] != _PUBLISHED.get(key)
+        ]
+        names.append(" ".join([str(table.get("method.name", "")), *settings]).strip())
+    return names
 
 
 def unnamed_settings(tables: Sequence[Settings]) -> list[str]:
     """Return the settings that differ and are not part of the names, with their values."""
-    named = _telling(tables)
+    named = _distinguishing(tables)
     return [
         f"{short(key)} ({', '.join(format_value(table.get(key)) for table in tables)})"
         for key in differing(tables)
@@ -88,23 +84,23 @@ def unnamed_settings(tables: Sequence[Settings]) -> list[str]:
     ]
 
 
-def _telling(tables: Sequence[Settings]) -> list[str]:
-    """Return few settings that tell all tables apart; heads and temperature first."""
+def _distinguishing(tables: Sequence[Settings]) -> list[str]:
+    """Return few settings that distinguish all tables; heads and temperature first."""
     rest = differing(tables)
     chosen = [key for key in _LEADING if key in rest]
     rest = [key for key in rest if key not in _LEADING]
 
-    def apart(keys: list[str]) -> int:
+    def distinct(keys: list[str]) -> int:
         return len({json.dumps([t.get(key) for key in keys], default=str) for t in tables})
 
-    while rest and apart(chosen) < len(tables):
-        chosen.append(max(rest, key=lambda key: apart([*chosen, key])))
+    while rest and distinct(chosen) < len(tables):
+        chosen.append(max(rest, key=lambda key: distinct([*chosen, key])))
         rest.remove(chosen[-1])
     return chosen
 
 
 def _is_of_method(key: str, tables: Sequence[Settings]) -> bool:
-    """Return whether a setting differs only because not every method has it."""
+    """Return True if a setting differs only because not every method has it."""
     values: dict[Any, list[Any]] = {}
     for table in tables:
         values.setdefault(table.get("method.name"), []).append(table.get(key))

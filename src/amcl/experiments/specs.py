@@ -1,4 +1,4 @@
-"""Declarations of tables: which run and which metric fills each of their cells."""
+"""Specifications of tables: the runs and the metric that fill each of their cells."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -13,8 +13,11 @@ Source = Protocol | Literal["pairs", "course"]
 Change = str | Callable[[Config, str], Config]
 
 NONE = "–"
-"""Label of what is the same all along an axis: a dashed line."""
-SIDE, BASELINE, AMCL = "side", "baseline", "+ AMCL"
+"""Value of a label for runs that are the same all along an axis: a dashed line."""
+SIDE = "side"
+"""Label of the form of a method: as published, or with AMCL."""
+BASELINE = "baseline"
+AMCL = "+ AMCL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +25,7 @@ class Metric:
     """A number of a run.
 
     Args:
-        name: Name for people.
+        name: Name on the page.
         source: The protocol that measures it, "pairs" of views or the "course" of training.
         key: Its name in that source.
         share: Whether it is a share from 0 to 1, shown in percent.
@@ -58,7 +61,7 @@ FIRST_LOSS = Metric(name="loss of the first epoch", source="course", key="first_
 
 
 def few_labels(count: str) -> Metric:
-    """Return the accuracy with a number of labels a class."""
+    """Return the accuracy with this number of labels per class."""
     return Metric(name="accuracy with few labels", source="few-labels", key=f"n={count}")
 
 
@@ -68,13 +71,13 @@ def of_pairs(key: str, name: str) -> Metric:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class CellSpec:
     """A cell of a table.
 
     Args:
-        labels: Where it stands: a value for each axis of the table.
+        labels: Position of the cell: a value for each label of the table.
         config: Settings of the runs that fill it.
-        metric: The number of these runs.
+        metric: The metric of these runs.
         paper: The number that the paper has there, in percent.
     """
 
@@ -85,14 +88,14 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
-    """A table with its picture.
+class TableSpec:
+    """Specification of a table and its picture.
 
     Args:
         name: Name of its files.
         title: Its heading.
         how_to_read: A sentence or two below the heading.
-        cases: The cells.
+        cells: The cells.
         x: The label along the horizontal axis of the picture.
         columns: The label along the columns of the table; all others make rows. The default is
             `x`; with "" there is one column of numbers.
@@ -105,7 +108,7 @@ class Part:
     name: str
     title: str
     how_to_read: str
-    cases: tuple[Case, ...]
+    cells: tuple[CellSpec, ...]
     x: str
     columns: str | None = None
     panels: str | None = None
@@ -120,19 +123,18 @@ class Part:
     @property
     def series(self) -> str | None:
         """The label with a color for each of its values."""
-        return SIDE if SIDE in self.cases[0].labels else None
+        return SIDE if SIDE in self.cells[0].labels else None
 
     def labels(self, name: str | None) -> list[str]:
         """Return the values of a label, in their order; none without a name."""
-        name = name or ""
-        return list(dict.fromkeys(c.labels[name] for c in self.cases if name in c.labels))
+        return list(dict.fromkeys(c.labels[name] for c in self.cells if name and name in c.labels))
 
-    def with_paper(self, numbers: Mapping[tuple[str, ...], float]) -> "Part":
+    def with_paper(self, numbers: Mapping[tuple[str, ...], float]) -> "TableSpec":
         """Return the same with the paper's numbers, by the values of the labels in their order."""
-        cases = [replace(c, paper=numbers.get(tuple(c.labels.values()))) for c in self.cases]
-        return replace(self, cases=tuple(cases))
+        cells = [replace(c, paper=numbers.get(tuple(c.labels.values()))) for c in self.cells]
+        return replace(self, cells=tuple(cells))
 
-    def with_note(self, note: str) -> "Part":
+    def with_note(self, note: str) -> "TableSpec":
         """Return the same with one more note."""
         return replace(self, notes=(*self.notes, note))
 
@@ -148,12 +150,12 @@ def along(
     configs: Mapping[str, Config],
     metric: Metric | Callable[[str], Metric],
     change: Change,
-) -> tuple[Case, ...]:
-    """Return a case for each value along an axis and each side.
+) -> tuple[CellSpec, ...]:
+    """Return a cell for each value along an axis and each side.
 
     Args:
         axis: The label of the axis.
-        values: Values along it, as they are typed.
+        values: Values along it, as they are typed on the command line.
         configs: Settings by side.
         metric: The metric, or a function of the value.
         change: The setting that takes the values, or a function that applies one.
@@ -161,7 +163,7 @@ def along(
     field = change if isinstance(change, str) else ""
     apply = change if callable(change) else lambda config, v: with_field(config, field, v)
     return tuple(
-        Case(
+        CellSpec(
             labels={axis: value, SIDE: side},
             config=apply(config, value),
             metric=metric(value) if callable(metric) else metric,
@@ -171,8 +173,8 @@ def along(
     )
 
 
-def dashed(axis: str, configs: Mapping[str, Config], metric: Metric) -> tuple[Case, ...]:
-    """Return cases that are the same all along an axis."""
+def dashed(axis: str, configs: Mapping[str, Config], metric: Metric) -> tuple[CellSpec, ...]:
+    """Return cells that are the same all along an axis."""
     return along(axis, [NONE], configs, metric, lambda config, _: config)
 
 

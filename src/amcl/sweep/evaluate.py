@@ -1,4 +1,4 @@
-"""Protocols of evaluation on a run that has ended."""
+"""Evaluation of runs that have ended: protocols, splits, and the names of metrics."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ SPLITS: tuple[Split, ...] = Split.__args__  # type: ignore[attr-defined]
 
 
 def splits_for(protocol: Protocol, split: Split) -> tuple[str, ...]:
-    """Return the splits that a result may be of, the best first.
+    """Return the splits that a result may be of, the preferred one first.
 
     Images without labels are all of the split "train".
     """
@@ -36,19 +36,19 @@ def metrics_of(metrics: Mapping[str, float], protocol: str, split: str) -> dict[
 
 
 def check_split(config: Config, split: Split) -> None:
-    """Raise an error, before anything is trained, where there is no such split to judge on."""
+    """Raise an error, before anything is trained, if the data set does not have the split."""
     if split == "test" and not has_test_split(config.data.source):
         raise ValueError(f"{config.data.source} has no labeled test split: use --split validation.")
 
 
-def judge(
+def evaluate_run(
     config: Config,
     run: Path,
     protocols: Sequence[Protocol],
     split: Split,
     settings: Protocols | None = None,
 ) -> dict[str, float]:
-    """Evaluate a run and keep the results in its folder.
+    """Evaluate a run and write the results into its folder.
 
     Args:
         config: Settings of the run.

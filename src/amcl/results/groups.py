@@ -1,12 +1,14 @@
-"""Runs that differ in their seeds alone: their mean and spread, and differences paired by seed."""
+"""Groups of runs that differ in their seeds alone: mean, spread, and differences paired by seed."""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import fmean, stdev
 from typing import Any
 
+from amcl.results.formatting import format_number, format_spread
 from amcl.results.intervals import (
     Interval,
     accuracy_difference,
@@ -14,74 +16,13 @@ from amcl.results.intervals import (
     excludes_zero,
     mean_interval,
 )
-from amcl.results.numbers import format_number, format_spread
 from amcl.results.record import Record, Status
 
 SEED = "seed"
 MEASURED: tuple[Status, ...] = ("complete", "collapsed")
-"""Statuses of runs whose metrics count; of others, metrics are those of a run that was cut off."""
+"""Statuses of runs whose metrics count; those of other runs are of a run that was cut off."""
 LEVEL = "cannot be told apart"
 ONE_SEED = "one seed: no evidence"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference between two groups of runs, seed by seed.
-
-    Args:
-        by_seed: The differences of runs of the same seed.
-        of_images: For one seed, the 95% interval of the difference of two accuracies by the number
-            of their images.
-
-    Example:
-        >>> difference = Difference({0: 0.01, 1: 0.03})
-        >>> round(difference.mean, 4), [round(end, 4) for end in difference.interval]
-        (0.02, [-0.1071, 0.1471])
-        >>> difference.verdict
-        'cannot be told apart'
-    """
-
-    by_seed: Mapping[int, float]
-    of_images: Interval | None = None
-
-    @property
-    def mean(self) -> float:
-        """Mean over seeds."""
-        return fmean(self.by_seed.values())
-
-    @property
-    def std(self) -> float | None:
-        """Standard deviation over seeds; None for one seed."""
-        return stdev(self.by_seed.values()) if len(self.by_seed) > 1 else None
-
-    @property
-    def interval(self) -> Interval | None:
-        """The 95% interval of Student's t for the mean; None for one seed."""
-        return mean_interval(list(self.by_seed.values()))
-
-    @property
-    def told_apart(self) -> bool:
-        """Whether the groups differ by more than noise over seeds; never true for one seed."""
-        return excludes_zero(self.interval)
-
-    @property
-    def verdict(self) -> str:
-        """Why the difference is no evidence; empty where the groups are told apart."""
-        if len(self.by_seed) > 1:
-            return "" if self.told_apart else LEVEL
-        within = self.of_images is not None and not excludes_zero(self.of_images)
-        return LEVEL if within else ONE_SEED
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "by_seed": {str(seed): value for seed, value in self.by_seed.items()},
-            "mean": self.mean,
-            "std": self.std,
-            "interval": self.interval and list(self.interval),
-            "n": len(self.by_seed),
-            "verdict": self.verdict or "told apart",
-        }
 
 
 @dataclass(frozen=True)
@@ -94,10 +35,10 @@ class Measurement:
         images: Number of images that each value is an accuracy on; None if it is no accuracy.
 
     Example:
-        >>> base, other = Measurement.of({0: 0.5, 1: 0.52}), Measurement.of({0: 0.6, 2: 0.4})
+        >>> base = Measurement.of({0: 0.5, 1: 0.52})
         >>> base.mean, round(base.std, 3)
         (0.51, 0.014)
-        >>> round(other.minus(base).mean, 3)
+        >>> round(Measurement.of({0: 0.6, 2: 0.4}).minus(base).mean, 3)
         0.1
     """
 
@@ -112,7 +53,7 @@ class Measurement:
 
     @property
     def numbers(self) -> list[float]:
-        """The values that there are."""
+        """Values without those that are missing."""
         return [value for value in self.values if value is not None]
 
     @property
@@ -131,6 +72,13 @@ class Measurement:
         if len(self.numbers) == 1 and self.images is not None:
             return accuracy_interval(self.numbers[0], self.images)
         return mean_interval(self.numbers)
+
+    @property
+    def by_seed(self) -> dict[int, float]:
+        """Values of the seeds that only one run has, so that they can be paired."""
+        counts = Counter(self.seeds)
+        pairs = zip(self.seeds, self.values, strict=True)
+        return {s: v for s, v in pairs if s is not None and v is not None and counts[s] == 1}
 
     def format(self, share: bool, unit: str = "") -> str:
         """Return mean ± standard deviation; for one run, its number and its interval.
@@ -153,23 +101,18 @@ class Measurement:
         low, high = (format_number(end, share) for end in self.interval)
         return f"{text}{unit} [{low}, {high}]"
 
-    @property
-    def by_seed(self) -> dict[int, float]:
-        """The values of seeds that one run alone has, and that can be paired by them."""
-        counts = Counter(self.seeds)
-        pairs = zip(self.seeds, self.values, strict=True)
-        return {s: v for s, v in pairs if s is not None and v is not None and counts[s] == 1}
-
-    def minus(self, other: "Measurement") -> Difference | None:
+    def minus(self, other: "Measurement") -> "Difference | None":
         """Return the difference, seed by seed; None where no seed has both numbers."""
-        first, second = self.by_seed, other.by_seed
-        seeds = sorted(first.keys() & second.keys())
+        ours = self.by_seed
+        theirs = other.by_seed
+        seeds = sorted(ours.keys() & theirs.keys())
         if not seeds:
             return None
         of_images = None
         if len(seeds) == 1 and self.images is not None:
-            of_images = accuracy_difference(first[seeds[0]], second[seeds[0]], self.images)
-        return Difference({seed: first[seed] - second[seed] for seed in seeds}, of_images)
+            of_images = accuracy_difference(ours[seeds[0]], theirs[seeds[0]], self.images)
+        differences = tuple(ours[seed] - theirs[seed] for seed in seeds)
+        return Difference(differences, tuple(seeds), of_images=of_images)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -183,8 +126,57 @@ class Measurement:
 
 
 @dataclass(frozen=True)
+class Difference(Measurement):
+    """Difference between two groups of runs, seed by seed.
+
+    Args:
+        values: The difference of the runs of each seed.
+        seeds: The seeds.
+        of_images: For one seed, the 95% interval of the difference of two accuracies by the number
+            of their images.
+
+    Example:
+        >>> difference = Difference((0.01, 0.03), (0, 1))
+        >>> round(difference.mean, 4), [round(end, 4) for end in difference.interval]
+        (0.02, [-0.1071, 0.1471])
+        >>> difference.verdict
+        'cannot be told apart'
+    """
+
+    of_images: Interval | None = None
+
+    @property
+    def mean(self) -> float:
+        """Mean over seeds."""
+        return fmean(self.numbers)
+
+    @property
+    def distinguishable(self) -> bool:
+        """True if the groups differ by more than noise over seeds; never true for one seed."""
+        return excludes_zero(self.interval)
+
+    @property
+    def verdict(self) -> str:
+        """Reason why the difference is no evidence; empty for distinguishable groups."""
+        if len(self.seeds) > 1:
+            return "" if self.distinguishable else LEVEL
+        within_noise = self.of_images is not None and not excludes_zero(self.of_images)
+        return LEVEL if within_noise else ONE_SEED
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        statistics = super().to_dict()
+        del statistics["values"]
+        by_seed = {str(seed): value for seed, value in self.by_seed.items()}
+        return {"by_seed": by_seed, **statistics, "verdict": self.verdict or "told apart"}
+
+
+@dataclass(frozen=True)
 class Group:
     """Records that differ in their seeds alone.
+
+    Args:
+        records: The runs.
 
     Example:
         >>> group = Group((Record(name="a", seed=0, metrics={"top1": 0.5}), Record(name="b")))
@@ -196,7 +188,7 @@ class Group:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What the records have in common, by the names of options."""
+        """Settings that the records have in common, by the names of options."""
         return {name: v for name, v in self.records[0].values.items() if name != SEED}
 
     @property
@@ -206,15 +198,14 @@ class Group:
 
     @property
     def count(self) -> str:
-        """Number of runs, and of those that did not end well."""
+        """Number of runs, and of those that are not complete."""
         counts = Counter(r.status for r in self.records if r.status != "complete")
         return ", ".join([str(len(self.records)), *(f"{n} {s}" for s, n in counts.items())])
 
-    def measurement(self, metric: str, images: int | None = None) -> Measurement:
-        """Return a metric of the runs that ended."""
-        ended = [r for r in self.records if r.status in MEASURED]
-        values = tuple(r.metrics.get(metric) for r in ended)
-        return Measurement(values, tuple(r.seed for r in ended), images)
+    def measurement(self, metric: str) -> Measurement:
+        """Return a metric of the runs whose metrics count."""
+        runs = [r for r in self.records if r.status in MEASURED]
+        return Measurement(tuple(r.metrics.get(metric) for r in runs), tuple(r.seed for r in runs))
 
 
 def group_by_seed(
@@ -224,7 +215,11 @@ def group_by_seed(
 
     Args:
         records: The runs.
-        key: What tells groups apart; the default is all of `Record.values` but the seed.
+        key: Function that returns the settings that distinguish groups; the default is all of
+            `Record.values` but the seed.
+
+    Returns:
+        The groups.
 
     Example:
         >>> runs = [
@@ -240,9 +235,7 @@ def group_by_seed(
     return [Group(tuple(members)) for members in groups.values()]
 
 
-def nothing_apart(measurements: Sequence[Measurement]) -> bool:
-    """Return whether no two measurements can be told apart."""
-    differences = [
-        one.minus(other) for i, one in enumerate(measurements) for other in measurements[:i]
-    ]
+def indistinguishable(measurements: Sequence[Measurement]) -> bool:
+    """Return True if no two of the measurements are distinguishable."""
+    differences = [first.minus(second) for first, second in combinations(measurements, 2)]
     return all(difference.verdict for difference in differences if difference is not None)

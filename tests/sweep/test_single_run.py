@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-import amcl.sweep.outcome
+import amcl.sweep.single_run
 from amcl import recipes
 from amcl.checkpoints import RunFolder
 from amcl.config.fields import with_values
 from amcl.errors import Interrupted, RunError
 from amcl.methods import Method
-from amcl.sweep.outcome import Stopped, carry_out, probes
+from amcl.sweep.single_run import StopRun, read_probes, train_or_resume
 from amcl.training import pretrain
 from tiny_runs import interrupt_at
 
@@ -27,14 +27,14 @@ def starts(run) -> int:
 
 def test_a_run_is_carried_out_once(tmp_path, tiny):
     config = with_values(tiny, {"epochs": 2, "probe_every": 1})
-    record = carry_out(config, tmp_path / "run")
+    record = train_or_resume(config, tmp_path / "run")
     assert (record.status, record.reason, record.epoch) == ("complete", "", 2)
     rows = [json.loads(r) for r in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert rows[-1]["kind"] == "probe"
     assert record.metrics["knn_validation"] == rows[-1]["knn_validation"]
     assert record.metrics.keys() == rows[-1].keys() - {"kind", "step", "epoch"}
-    assert [row["epoch"] for row in probes(tmp_path / "run")] == [1, 2]
-    assert carry_out(config, tmp_path / "run") == record
+    assert [row["epoch"] for row in read_probes(tmp_path / "run")] == [1, 2]
+    assert train_or_resume(config, tmp_path / "run") == record
     assert starts(tmp_path / "run") == 1
 
 
@@ -43,17 +43,19 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, tiny, monkeypatch):
     with monkeypatch.context() as patch:
         interrupt_at(patch, 1, signal.SIGTERM)
         with pytest.raises(Interrupted) as stopped:
-            carry_out(tiny, tmp_path / "run")
+            train_or_resume(tiny, tmp_path / "run")
     assert stopped.value.exit_code == 143
     assert not (tmp_path / "run/backbone.safetensors").exists()
     other = replace(tiny, hardware=replace(tiny.hardware, accelerator="cpu"))
-    assert carry_out(with_values(other, {"workers": 0}), tmp_path / "run").status == "complete"
+    assert (
+        train_or_resume(with_values(other, {"workers": 0}), tmp_path / "run").status == "complete"
+    )
     assert starts(tmp_path / "run") == 2
     straight, run = tmp_path / "straight", tmp_path / "run"
     assert (straight / "backbone.safetensors").read_bytes() == (
         run / "backbone.safetensors"
     ).read_bytes()
-    assert carry_out(tiny, straight).metrics == carry_out(tiny, run).metrics
+    assert train_or_resume(tiny, straight).metrics == train_or_resume(tiny, run).metrics
 
 
 def test_what_a_kill_left_of_a_new_run_is_no_obstacle(tmp_path, tiny, monkeypatch):
@@ -61,24 +63,24 @@ def test_what_a_kill_left_of_a_new_run_is_no_obstacle(tmp_path, tiny, monkeypatc
         assert not resume
         RunFolder(folder).create(config)
 
-    monkeypatch.setattr(amcl.sweep.outcome, "pretrain", start)
+    monkeypatch.setattr(amcl.sweep.single_run, "pretrain", start)
     (tmp_path / "run").mkdir()
     (tmp_path / "run/.config.toml.123.writing").write_text("[da")
-    assert carry_out(tiny, tmp_path / "run").status == "complete"
+    assert train_or_resume(tiny, tmp_path / "run").status == "complete"
     assert RunFolder(tmp_path / "run").read_config() == tiny
 
 
 def test_another_run_is_not_gone_on_with(tmp_path, tiny, monkeypatch):
     interrupt_at(monkeypatch, 1)
     with pytest.raises(Interrupted):
-        carry_out(tiny, tmp_path)
+        train_or_resume(tiny, tmp_path)
     with pytest.raises(RunError, match=r"holds a run of other settings \(tau\)"):
-        carry_out(with_values(tiny, {"tau": 0.7}), tmp_path)
+        train_or_resume(with_values(tiny, {"tau": 0.7}), tmp_path)
 
 
 def test_a_run_that_diverges(tmp_path, tiny):
     config = with_values(tiny, {"optimizer": "sgd", "lr": 1e18, "epochs": 2, "warmup_epochs": 0.0})
-    record = carry_out(config, tmp_path)
+    record = train_or_resume(config, tmp_path)
     assert record.status == "diverged"
     assert record.reason.startswith("the loss is not finite after step")
     assert (record.metrics, record.epoch) == ({}, None)
@@ -86,7 +88,7 @@ def test_a_run_that_diverges(tmp_path, tiny):
 
 def test_a_run_that_collapses(tmp_path, tiny, monkeypatch):
     monkeypatch.setattr("amcl.training.watch.spread", lambda h: 0.02)
-    record = carry_out(tiny, tmp_path)
+    record = train_or_resume(tiny, tmp_path)
     assert record.status == "collapsed"
     assert "spread is 0.020, below 0.1" in record.reason
     assert record.metrics["spread"] == 0.02
@@ -106,11 +108,11 @@ def test_what_is_wrong_with_a_run_is_its_outcome(tmp_path, tiny, monkeypatch, er
 
     with monkeypatch.context() as patch:
         patch.setattr(Method, "__call__", call)
-        record = carry_out(tiny, tmp_path)
+        record = train_or_resume(tiny, tmp_path)
     assert record.status == "failed"
     assert record.reason.startswith(reason)
     assert "\n" not in record.reason
-    assert carry_out(tiny, tmp_path).status == "complete"
+    assert train_or_resume(tiny, tmp_path).status == "complete"
 
 
 @pytest.mark.parametrize(
@@ -123,13 +125,13 @@ def test_what_would_stop_any_run_is_raised(tmp_path, tiny, monkeypatch, error, t
 
     monkeypatch.setattr(torch, "save", save)
     with pytest.raises((RunError, KeyboardInterrupt), match=told):
-        carry_out(tiny, tmp_path)
+        train_or_resume(tiny, tmp_path)
 
 
 def test_images_that_are_not_there_are_no_outcome(tmp_path, tiny):
     config = with_values(tiny, {"data": str(tmp_path / "none")})
     with pytest.raises(FileNotFoundError):
-        carry_out(config, tmp_path / "run")
+        train_or_resume(config, tmp_path / "run")
 
 
 def test_whoever_watches_may_end_a_run(tmp_path, tiny):
@@ -138,19 +140,19 @@ def test_whoever_watches_may_end_a_run(tmp_path, tiny):
     def watch(row):
         seen.append(row["epoch"])
         if row["epoch"] == 2:
-            raise Stopped("pruned", "seen enough")
+            raise StopRun("pruned", "seen enough")
 
     config = with_values(tiny, {"epochs": 3, "probe_every": 1})
-    record = carry_out(config, tmp_path, watch)
+    record = train_or_resume(config, tmp_path, watch)
     assert seen == [1, 2]
     assert (record.status, record.reason, record.epoch) == ("pruned", "seen enough", 2)
     assert not (tmp_path / "backbone.safetensors").exists()
-    assert probes(tmp_path / "nowhere") == []
+    assert read_probes(tmp_path / "nowhere") == []
 
 
 def test_a_batch_that_does_not_fit_is_a_fault_of_the_run(tmp_path):
     config = recipes.recipe("builtin-simclr")
     config = replace(config, run=replace(config.run, batch_size=5000))
-    record = carry_out(config, tmp_path / "run")
+    record = train_or_resume(config, tmp_path / "run")
     assert record.status == "failed"
     assert "does not fit into the" in record.reason
