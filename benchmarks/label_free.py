@@ -11,7 +11,7 @@ from pathlib import Path
 from scipy.stats import spearmanr
 
 from amcl.checkpoints import open_model
-from amcl.evaluation.model import JudgedOn, evaluation_of
+from amcl.evaluation.build import EvaluationData, make_evaluation
 from amcl.sweep.outcome import probes
 
 
@@ -23,7 +23,7 @@ def main() -> None:
     accuracy, measured = [], []
     for run in (file.parent for file in runs):
         accuracy.append(probes(run)[-1]["knn_validation"])
-        evaluation = evaluation_of(open_model(run), JudgedOn(split="validation"))
+        evaluation = make_evaluation(open_model(run), EvaluationData(split="validation"))
         measured.append(evaluation.run("unlabeled").metrics)
     print(f"{len(runs)} trials; rank correlation with kNN accuracy:")
     for name in measured[0]:

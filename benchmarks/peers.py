@@ -245,7 +245,7 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
 
 def judge(args: argparse.Namespace, trained: Trained) -> float:
     """kNN accuracy: images of the split against the images that were trained on."""
-    from amcl.evaluation import Transform, features_of, knn_accuracy
+    from amcl.metrics import Transform, features_of, knn_accuracy
 
     probe = load(args, args.split).probe
     if probe is None:

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 
 import amcl
 from amcl.cli import main
-from amcl.evaluation import read_results
+from amcl.evaluation import Outcome, read_results, register_protocol, unregister_protocol
 from amcl.training import pretrain
 from tiny_runs import tiny_vit
 
@@ -166,11 +167,12 @@ def test_one_tiny_class_leaves_few_labels_possible(run, pictures, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "hint"), [("lineer", "did you mean 'linear'?"), ("xyz", "there are knn, linear")]
+    ("name", "hint"),
+    [("lineer", "did you mean 'linear'?"), ("xyz", "there are few-labels, finetune")],
 )
 def test_an_unknown_protocol_is_answered_with_the_nearest(run, capsys, name, hint):
     told = refused(capsys, "evaluate", "run", "--protocols", "knn", name)
-    assert f"there is no {name!r}: {hint}" in told
+    assert f"there is no protocol {name!r}: {hint}" in told
     assert read_results(run) == []
 
 
@@ -406,3 +408,24 @@ def test_options_of_protocols_that_do_not_run_are_refused(capsys):
     assert "--linear.epochs belongs to the protocol linear" in message
     assert main(["evaluate", "resnet10t", "--few-labels.draws", "3"]) == 2
     assert "add few-labels to --protocols" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_protocol_of_another_package_has_options(run, capsys):
+    @dataclass(frozen=True, kw_only=True)
+    class NormSettings:
+        order: float = 2.0
+        """Order of the norm."""
+
+    @register_protocol("norm", NormSettings, shown=("order",))
+    def run_norm(evaluation, settings):
+        norms = evaluation.test_features.values.norm(settings.order, dim=1)
+        return Outcome(metrics={"mean_norm": norms.mean().item()})
+
+    try:
+        assert main(["evaluate", "run", "--protocols", "norm", "--norm.order", "1"]) == 0
+        assert "order 1.0" in capsys.readouterr().out
+        assert read_results(run)[0].metrics["mean_norm"] > 0
+        assert "--norm.order" in refused(capsys, "evaluate", "run", "--norm.order", "3")
+    finally:
+        unregister_protocol("norm")
+    assert "--norm.order" in refused(capsys, "evaluate", "run", "--norm.order", "1")

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from amcl.config import Config
-from amcl.evaluation import separation_of
 from amcl.experiments.cases import AMCL, BASELINE, KNN, LOSS, NONE, SIDE, Case, Part
 from amcl.experiments.charts import chart, gains_chart, histograms
 from amcl.experiments.conclusions import conclusion_of
 from amcl.experiments.filled import Filled, numbers_table
 from amcl.experiments.page import topic_of
+from amcl.metrics import separation_of
 from amcl.results import Measurement
 
 of = Measurement.of

@@ -8,7 +8,7 @@ import torch
 from amcl.backbones import SMALL
 from amcl.data import DataSet, Images, stream
 from amcl.data.split import sample
-from amcl.evaluation.model import CROP
+from amcl.evaluation.build import CROP
 from amcl.methods import HeadMethod, Method
 from amcl.metrics.features import evaluating
 from amcl.metrics.knn import check_finite

@@ -12,9 +12,9 @@ import torch
 
 from amcl.checkpoints.card import model_card
 from amcl.checkpoints.files import export_backbone, save_tensors
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.method import saved_method
 from amcl.checkpoints.onnx_file import require_onnx, write_onnx
-from amcl.checkpoints.subject import Subject
 from amcl.errors import RunError
 from amcl.files import digest, write_text
 from amcl.metrics.features import fingerprint
@@ -26,7 +26,7 @@ logger = logging.getLogger("amcl")
 
 
 def export(
-    subject: Subject,
+    model: LoadedModel,
     out: Path | None = None,
     *,
     onnx: bool = False,
@@ -44,20 +44,20 @@ def export(
     are added; to change or remove any takes `overwrite`. Files that a user edited or added are
     never touched.
     """
-    folder = _folder(subject, out)
-    earlier = _earlier(folder, subject)
+    folder = _folder(model, out)
+    earlier = _earlier(folder, model)
     if onnx:
         require_onnx()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=folder.parent, prefix=".export-") as made:
         staging = Path(made)
-        export_backbone(staging / "backbone.safetensors", subject.backbone, subject.trained())
-        if heads and subject.checkpoint is not None:
-            _write_method(staging / "method.safetensors", subject)
+        export_backbone(staging / "backbone.safetensors", model.backbone, model.metadata())
+        if heads and model.checkpoint is not None:
+            _write_method(staging / "method.safetensors", model)
         if onnx:
-            write_onnx(subject.backbone, staging / "backbone.onnx")
-        write_text(staging / "README.md", model_card(subject))
-        return _put(staging, folder, subject, earlier, overwrite)
+            write_onnx(model.backbone, staging / "backbone.onnx")
+        write_text(staging / "README.md", model_card(model))
+        return _put(staging, folder, model, earlier, overwrite)
 
 
 @dataclass(frozen=True)
@@ -69,22 +69,22 @@ class _Written:
     files: dict[str, str]
 
 
-def _folder(subject: Subject, out: Path | None) -> Path:
+def _folder(model: LoadedModel, out: Path | None) -> Path:
     if out is not None:
         return out
-    if subject.folder is None:
-        raise ValueError(f"{subject.name} is no run: say where the files go, with --out FOLDER.")
-    return subject.folder / "export"
+    if model.folder is None:
+        raise ValueError(f"{model.name} is no run: say where the files go, with --out FOLDER.")
+    return model.folder / "export"
 
 
-def _run_of(subject: Subject) -> str:
+def _run_of(model: LoadedModel) -> str:
     """The same for all checkpoints of a run."""
-    if subject.config is None:
-        return fingerprint(subject.backbone)
-    return digest([subject.config.to_toml().encode()])
+    if model.config is None:
+        return fingerprint(model.backbone)
+    return digest([model.config.to_toml().encode()])
 
 
-def _earlier(folder: Path, subject: Subject) -> _Written | None:
+def _earlier(folder: Path, model: LoadedModel) -> _Written | None:
     """The export that the folder holds; an error if it holds anything else."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file: choose a new folder with --out.")
@@ -98,7 +98,7 @@ def _earlier(folder: Path, subject: Subject) -> _Written | None:
     others = sorted(present - earlier.files.keys())
     if others:
         raise RunError(f"{folder} holds {', '.join(others)} beside an export: {elsewhere}")
-    if earlier.run != _run_of(subject):
+    if earlier.run != _run_of(model):
         raise RunError(f"{folder} holds the export of another run: {elsewhere}")
     changed = [n for n in sorted(present) if _sha256(folder / n) != earlier.files[n]]
     if changed:
@@ -126,28 +126,28 @@ def _read_list(path: Path) -> _Written:
     return written
 
 
-def _write_method(path: Path, subject: Subject) -> None:
+def _write_method(path: Path, model: LoadedModel) -> None:
     """The whole method, with its configuration in the metadata."""
-    assert subject.checkpoint is not None
-    saved = saved_method(subject.checkpoint)
-    own = subject.backbone.network.state_dict()
-    theirs = saved.backbone(subject.trained()).network.state_dict()
+    assert model.checkpoint is not None
+    saved = saved_method(model.checkpoint)
+    own = model.backbone.network.state_dict()
+    theirs = saved.backbone(model.metadata()).network.state_dict()
     if not all(torch.equal(value.cpu(), theirs[name]) for name, value in own.items()):
         raise RunError(
-            f"the heads in {subject.checkpoint} are of another step than the backbone: export the "
+            f"the heads in {model.checkpoint} are of another step than the backbone: export the "
             "checkpoint itself, or leave the heads out with --no-heads."
         )
-    said: dict[str, Any] = {"config": saved.config.to_toml(), **subject.trained()}
+    said: dict[str, Any] = {"config": saved.config.to_toml(), **model.metadata()}
     save_tensors(path, saved.state, {"amcl": json.dumps(said)})
 
 
 def _put(
-    staging: Path, folder: Path, subject: Subject, earlier: _Written | None, overwrite: bool
+    staging: Path, folder: Path, model: LoadedModel, earlier: _Written | None, overwrite: bool
 ) -> list[Path]:
     """Move the files into the folder one by one, each whole, and then list them."""
     new = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
     paths = [*(folder / name for name in new), folder / LIST]
-    weights, old = fingerprint(subject.backbone), {}
+    weights, old = fingerprint(model.backbone), {}
     if earlier is not None:
         old = {name: sha for name, sha in earlier.files.items() if (folder / name).exists()}
     # Files of other weights would lie beside the new ones as if they belonged together.
@@ -168,7 +168,7 @@ def _put(
         for name in stale:
             (folder / name).unlink()
         kept = {name: sha for name, sha in old.items() if name not in stale}
-        said = {"run": _run_of(subject), "weights": weights, "files": kept | new}
+        said = {"run": _run_of(model), "weights": weights, "files": kept | new}
         write_text(folder / LIST, json.dumps(said, indent=2) + "\n")
     except OSError as error:
         raise RunError(f"could not write {folder} ({error}). Is the disk full?") from error

@@ -20,7 +20,7 @@ from amcl.backbones import (
 )
 from amcl.checkpoints.card import model_card
 from amcl.checkpoints.files import export_backbone
-from amcl.checkpoints.subject import Subject
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.data.images import Rgb
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD
 
@@ -53,17 +53,17 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         with own_randomness():
             self.backbone = Backbone(settings, image_size)
         # What the card is made of; the weights are those above, whatever becomes of them.
-        self.subject = Subject(
+        self.loaded_model = LoadedModel(
             name=backbone, backbone=self.backbone, mean=_rgb(mean), std=_rgb(std)
         )
 
     @staticmethod
-    def of(subject: Subject) -> "HubBackbone":
+    def of(model: LoadedModel) -> "HubBackbone":
         """A model that was opened, for the hub."""
-        made = subject.backbone.metadata()
-        hub = HubBackbone(**made, mean=subject.mean, std=subject.std)
-        hub.backbone.load(subject.backbone.network.state_dict(), subject.name)
-        hub.subject = replace(subject, backbone=hub.backbone)
+        made = model.backbone.metadata()
+        hub = HubBackbone(**made, mean=model.mean, std=model.std)
+        hub.backbone.load(model.backbone.network.state_dict(), model.name)
+        hub.loaded_model = replace(model, backbone=hub.backbone)
         return hub.eval()
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -76,10 +76,10 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
             "from amcl.checkpoints.hub import HubBackbone\n\n"
             'backbone = HubBackbone.from_pretrained(".")  # or the name of the repository'
         )
-        return ModelCard(model_card(self.subject, weights=WEIGHTS, load=load))
+        return ModelCard(model_card(self.loaded_model, weights=WEIGHTS, load=load))
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        export_backbone(save_directory / WEIGHTS, self.backbone, self.subject.trained())
+        export_backbone(save_directory / WEIGHTS, self.backbone, self.loaded_model.metadata())
 
     @classmethod
     def _from_pretrained(
@@ -119,8 +119,8 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         tensors, made = read_safetensors(file)
         hub = cls(**model_kwargs)
         hub.backbone.load(tensors, file)
-        said = {**(made or {}), **hub.subject.trained()}
-        hub.subject = Subject.of(model_id, hub.backbone, said)
+        said = {**(made or {}), **hub.loaded_model.metadata()}
+        hub.loaded_model = LoadedModel.from_metadata(model_id, hub.backbone, said)
         return hub.eval()
 
 

@@ -18,6 +18,7 @@ from amcl.backbones import (
     unknown_model,
 )
 from amcl.checkpoints.files import read_safely
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.method import (
     SavedMethod,
     from_checkpoint,
@@ -26,7 +27,6 @@ from amcl.checkpoints.method import (
     no_backbone,
 )
 from amcl.checkpoints.run_folder import RunFolder
-from amcl.checkpoints.subject import Subject
 from amcl.checkpoints.weights import Table, load_weights, tables_of
 from amcl.data.images import Rgb
 from amcl.seeds import seed_of
@@ -73,14 +73,14 @@ def load(source: str | os.PathLike[str]) -> Backbone:
     that images are to be normalized with. A timm model by name has random weights, with a warning;
     `open_model` takes more options, such as `pretrained=True`.
     """
-    subject = open_model(os.fspath(source))
-    if subject.untrained:
+    model = open_model(os.fspath(source))
+    if model.untrained:
         warnings.warn(
-            f"{subject.name!r} is a timm model and no trained file: its weights are random. "
-            f"amcl.checkpoints.open_model({subject.name!r}, pretrained=True) fetches timm's.",
+            f"{model.name!r} is a timm model and no trained file: its weights are random. "
+            f"amcl.checkpoints.open_model({model.name!r}, pretrained=True) fetches timm's.",
             stacklevel=2,
         )
-    return subject.backbone
+    return model.backbone
 
 
 def open_model(
@@ -97,7 +97,7 @@ def open_model(
     prefix: str | None = None,
     pretrained: bool = False,
     seed: int = 0,
-) -> Subject:
+) -> LoadedModel:
     """The backbone that `source` names, ready to use.
 
     - A run folder, one of its checkpoints, or a `.safetensors` file of amcl: these say all about
@@ -110,10 +110,10 @@ def open_model(
     Where the source does not say them, `image_size` is the timm model's own, and `mean` and `std`
     are ImageNet's. Files are read without running anything in them.
 
-    >>> subject = open_model("resnet18", width=0.25, image_size=32)
-    >>> subject.backbone.dim
+    >>> model = open_model("resnet18", width=0.25, image_size=32)
+    >>> model.backbone.dim
     128
-    >>> subject.notes
+    >>> model.notes
     ('untrained: random weights (seed 0)', 'images are normalized as ImageNet')
     """
     import timm
@@ -144,7 +144,7 @@ def open_model(
     raise ValueError(f"there is no file or folder {name!r}, and {unknown_model(name)}")
 
 
-def _of_folder(name: str, run: RunFolder) -> Subject:
+def _of_folder(name: str, run: RunFolder) -> LoadedModel:
     if not run.backbone.is_file():
         raise no_backbone(run)
     tensors, made = read_safetensors(run.backbone)
@@ -155,7 +155,7 @@ def _of_folder(name: str, run: RunFolder) -> Subject:
     return _of_backbone(name, run.backbone, tensors, made)
 
 
-def _of_file(name: str, path: Path, asked: _Asked) -> Subject:
+def _of_file(name: str, path: Path, asked: _Asked) -> LoadedModel:
     if path.suffix == ".safetensors":
         tensors, made = read_safetensors(path)
         saved = from_tensors(path, tensors, made)
@@ -171,16 +171,18 @@ def _of_file(name: str, path: Path, asked: _Asked) -> Subject:
     return _of_others(name, path, tables, asked)
 
 
-def _of_backbone(name: str, path: Path, tensors: Table, made: dict[str, Any]) -> Subject:
+def _of_backbone(name: str, path: Path, tensors: Table, made: dict[str, Any]) -> LoadedModel:
     """A backbone that amcl wrote: a run's own, or an exported one."""
     backbone, run = backbone_of(made, tensors, path), RunFolder(path.parent)
     if path != run.backbone or not run.config.is_file():
-        return Subject.of(name, backbone, made)
+        return LoadedModel.from_metadata(name, backbone, made)
     checkpoint, config = newest_checkpoint(run), run.read_config()
-    return Subject.of(name, backbone, made, folder=run.path, checkpoint=checkpoint, config=config)
+    return LoadedModel.from_metadata(
+        name, backbone, made, folder=run.path, checkpoint=checkpoint, config=config
+    )
 
 
-def _of_method(name: str, saved: SavedMethod, asked: _Asked) -> Subject:
+def _of_method(name: str, saved: SavedMethod, asked: _Asked) -> LoadedModel:
     """The backbone of a checkpoint, or of an exported method."""
     trained = saved.trained
     if trained is None:
@@ -196,7 +198,7 @@ def _of_method(name: str, saved: SavedMethod, asked: _Asked) -> Subject:
     path = saved.path if len(saved.path.parts) > 2 else saved.path.absolute()
     run = RunFolder(path.parent.parent)
     of_run = path.parent == run.checkpoint.parent and run.config.is_file()
-    return Subject.of(
+    return LoadedModel.from_metadata(
         name,
         saved.backbone(trained),
         trained,
@@ -206,7 +208,7 @@ def _of_method(name: str, saved: SavedMethod, asked: _Asked) -> Subject:
     )
 
 
-def _of_others(name: str, path: Path, tables: dict[str, Table], asked: _Asked) -> Subject:
+def _of_others(name: str, path: Path, tables: dict[str, Table], asked: _Asked) -> LoadedModel:
     """Weights that other tools wrote."""
     asked.refuse(name, "is a file with weights", "pretrained")
     if asked.backbone is None:
@@ -219,10 +221,10 @@ def _of_others(name: str, path: Path, tables: dict[str, Table], asked: _Asked) -
     mean, std = asked.mean or IMAGENET_MEAN, asked.std or IMAGENET_STD
     if asked.mean is None:
         notes.append("images are normalized as ImageNet")
-    return Subject(name=name, backbone=backbone, mean=mean, std=std, notes=(*found, *notes))
+    return LoadedModel(name=name, backbone=backbone, mean=mean, std=std, notes=(*found, *notes))
 
 
-def _of_timm(name: str, asked: _Asked, seed: int) -> Subject:
+def _of_timm(name: str, asked: _Asked, seed: int) -> LoadedModel:
     """A network by its name alone."""
     asked.refuse(name, "is a timm model, and neither file nor folder", "backbone", "prefix")
     backbone, notes = _fresh(name, asked, seed)
@@ -236,7 +238,7 @@ def _of_timm(name: str, asked: _Asked, seed: int) -> Subject:
     if asked.mean is None:
         notes.append(told)
     mean, std = asked.mean or mean, asked.std or std
-    return Subject(
+    return LoadedModel(
         name=name,
         backbone=backbone,
         mean=mean,

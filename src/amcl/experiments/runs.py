@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from amcl.analysis import PairSample, PairSettings, sample_of_run, separations, temperatures
 from amcl.checkpoints.evaluations import read_results
@@ -12,7 +13,7 @@ from amcl.config import Config, HardwareSettings
 from amcl.config.fields import differing, spelled, value_of, with_values
 from amcl.data import has_test_split
 from amcl.errors import Interrupted, RunError
-from amcl.evaluation import Protocol, Protocols
+from amcl.evaluation import FewLabelsSettings, find_protocol
 from amcl.experiments.cases import Case, Metric, Part
 from amcl.experiments.filled import Filled
 from amcl.files import write_text
@@ -35,7 +36,7 @@ class RunPool:
     Args:
         path: Folder of the runs.
         base_of: Settings that those of a run are named against: a name has what differs.
-        settings: Settings of the protocols; None for those of `amcl evaluate`.
+        settings: Settings of protocols by name; None for those of `amcl evaluate`.
         split: The split that the protocols judge on.
         pairs: The pairs of views to look at.
         data_root: Folder of named data sets now, whatever a run began with.
@@ -45,7 +46,7 @@ class RunPool:
 
     path: Path
     base_of: Callable[[Config], Config]
-    settings: Protocols | None = None
+    settings: Mapping[str, Any] | None = None
     split: Split = "auto"
     pairs: PairSettings
     data_root: str | None = None
@@ -146,15 +147,15 @@ class RunPool:
             )
         return self.samples[run]
 
-    def _protocols(self, labels: Sequence[str]) -> Protocols | None:
+    def _protocols(self, labels: Sequence[str]) -> Mapping[str, Any] | None:
         """Return the settings of the protocols, with the numbers of labels of the tables."""
         if not labels:
             return self.settings
-        settings = self.settings or Protocols()
+        settings = {"few-labels": FewLabelsSettings(), **(self.settings or {})}
         counts = tuple(int(key.removeprefix("n=")) for key in labels)
-        return replace(settings, few_labels=replace(settings.few_labels, per_class=counts))
+        return settings | {"few-labels": replace(settings["few-labels"], per_class=counts)}
 
-    def _judged(self, protocols: Sequence[Protocol], records: Sequence[Record]) -> str:
+    def _judged(self, protocols: Sequence[str], records: Sequence[Record]) -> str:
         """Return the images that numbers are of, such as "validation images"."""
         splits = dict.fromkeys(
             split
@@ -213,7 +214,9 @@ class RunPool:
             return None
         splits = splits_for(metric.protocol, self.split)
         results = read_results(SweepFolder(self.path).run(record.name))
-        judged = [r.judged for r in results if r.protocol == metric.source and r.split in splits]
+        judged = [
+            r.num_test_images for r in results if r.protocol == metric.source and r.split in splits
+        ]
         return judged[0] if judged else None
 
     def _pairs(self, run: Path) -> dict[str, float]:
@@ -243,9 +246,8 @@ def pair_metrics(sample: PairSample) -> dict[str, float]:
 def check_labels(config: Config, parts: Sequence[Part], split: Split, advice: str = "") -> None:
     """Raise an error, before anything is trained, where tables need labels and there are none."""
     protocols = {case.metric.protocol for part in parts for case in part.cases}
-    if not protocols - {None, "unlabeled"} or (
-        split != "validation" and has_test_split(config.data.source)
-    ):
+    needs_labels = any(find_protocol(name).needs_labels for name in protocols if name)
+    if not needs_labels or (split != "validation" and has_test_split(config.data.source)):
         return
     settings = replace(config.data, memory=0.0, probe="validation")  # nothing is decoded for this
     if load_data(replace(config, data=settings)).probe is None:

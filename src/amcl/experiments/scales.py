@@ -12,7 +12,6 @@ from amcl.evaluation import (
     FinetuneSettings,
     KnnSettings,
     LinearSettings,
-    Protocols,
     UnlabeledSettings,
 )
 from amcl.methods import MethodSettings
@@ -33,7 +32,8 @@ class Scale:
     data: str
     shrink: Callable[[Config], Config]
     """A recipe at this scale."""
-    protocols: Protocols
+    protocols: dict[str, Any]
+    """Settings of protocols by name."""
     pairs: PairSettings
     few: bool = False
     """Whether axes have but a few of their values."""
@@ -119,13 +119,13 @@ SCALES: dict[str, Scale] = {
             own_data=False,
             data="builtin",
             shrink=_smoke,
-            protocols=Protocols(
-                knn=KnnSettings(k=5),
-                linear=LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
-                few_labels=FewLabelsSettings(per_class=(2, 4), draws=1),
-                finetune=FinetuneSettings(epochs=1, min_steps=1, warmup_epochs=0.0),
-                unlabeled=UnlabeledSettings(images=40),
-            ),
+            protocols={
+                "knn": KnnSettings(k=5),
+                "linear": LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
+                "few-labels": FewLabelsSettings(per_class=(2, 4), draws=1),
+                "finetune": FinetuneSettings(epochs=1, min_steps=1, warmup_epochs=0.0),
+                "unlabeled": UnlabeledSettings(images=40),
+            },
             pairs=PairSettings(images=32),
             few=True,
         ),
@@ -138,12 +138,12 @@ SCALES: dict[str, Scale] = {
             own_data=False,
             data="cifar10",
             shrink=_cpu,
-            protocols=Protocols(
-                knn=KnnSettings(k=200),
-                linear=LinearSettings(),
-                few_labels=FewLabelsSettings(),
-                finetune=FinetuneSettings(epochs=10, min_steps=0, warmup_epochs=1.0),
-            ),
+            protocols={
+                "knn": KnnSettings(k=200),
+                "linear": LinearSettings(),
+                "few-labels": FewLabelsSettings(),
+                "finetune": FinetuneSettings(epochs=10, min_steps=0, warmup_epochs=1.0),
+            },
             pairs=PairSettings(images=500),
         ),
         Scale(
@@ -153,7 +153,7 @@ SCALES: dict[str, Scale] = {
             own_data=True,
             data="cifar10",
             shrink=lambda config: config,
-            protocols=Protocols(),
+            protocols={},
             pairs=PairSettings(images=500),
         ),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from amcl.config import Config
 from amcl.config.fields import differing
 from amcl.errors import RunError
-from amcl.evaluation import PROTOCOLS, Protocol
+from amcl.evaluation import find_protocol
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.settings import choose
@@ -82,7 +82,7 @@ class SweepFolder:
             for _, _, entry in entries
         ]
 
-    def read_judged(self) -> tuple[tuple[Protocol, ...], Split]:
+    def read_judged(self) -> tuple[tuple[str, ...], Split]:
         """Return the protocols that the runs were last judged by, and the split."""
         listed = self._listed()
         return tuple(listed["protocols"]), listed["split"]
@@ -90,7 +90,7 @@ class SweepFolder:
     def add(
         self,
         points: Sequence[Point],
-        protocols: Sequence[Protocol] = (),
+        protocols: Sequence[str] = (),
         split: Split = "validation",
     ) -> list[Point]:
         """Create the folder, or add runs to it, and return all of its runs.
@@ -175,7 +175,7 @@ class SweepFolder:
         try:
             listed = json.loads(self.listing.read_text(encoding="utf-8"))
             for protocol in listed["protocols"]:
-                choose("protocol", protocol, PROTOCOLS)
+                find_protocol(protocol)
             choose("split", listed["split"], SPLITS)
             # Without a study, the folders of its runs are still taken up by the same grid.
             listed.setdefault("storage", "")

@@ -11,17 +11,16 @@ from amcl.results.numbers import percent
 
 SHOWN = 20
 """Classes up to which all are shown, with the whole confusion matrix."""
-_FIRST = ("finetune", "linear", "logistic", "knn")  # of several protocols the first is shown
 _ROWS = 10  # classes or pairs of a table, where there are more than are shown
 
 
 def classes(results: Sequence[Result]) -> list[Block]:
-    """Return accuracy by class and confusions of one classifier; nothing without such a result."""
+    """Return accuracy by class and confusions of the most accurate classifier, if there is one."""
     detailed = [result for result in results if "per_class" in result.details]
     if not detailed:
         return []
     newest = [result for result in detailed if _same_images(result, detailed[-1])]
-    result = min(reversed(newest), key=lambda result: _FIRST.index(result.protocol))
+    result = max(reversed(newest), key=lambda result: result.metrics["top1"])
     top1, balanced = result.metrics["top1"], result.details["balanced_top1"]
     words = (
         f"Class by class, {result.protocol} on {result.data}, {result.split}: accuracy "
