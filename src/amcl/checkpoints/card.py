@@ -1,4 +1,4 @@
-"""A model card: what a model is, how it was trained, what it scores and how to load it."""
+"""Model cards: the network, its training, its scores, and the code that loads it."""
 
 import html
 import json
@@ -22,10 +22,20 @@ CITATION = """@inproceedings{wang2024adaptive,
 def model_card(
     model: LoadedModel, *, weights: str = "backbone.safetensors", load: str | None = None
 ) -> str:
-    """The card in Markdown, with the front matter that the Hugging Face hub reads.
+    """Return the card in Markdown, with the front matter that the Hugging Face hub reads.
 
-    `weights` is the file beside the card; `load` the Python that loads it with amcl. Scores are
-    those of exactly these weights in the run's `evaluation` folder.
+    Scores are those of exactly these weights in the `evaluation` folder of the run.
+
+    Args:
+        model: The model, as `open_model` returns it.
+        weights: Name of the file of the weights, beside the card.
+        load: Python code that loads the file with amcl; None for `amcl.load`.
+
+    Example:
+        >>> from amcl.checkpoints import open_model
+        >>> card = model_card(open_model("resnet18", width=0.25, image_size=32))
+        >>> card.splitlines()[1]
+        'library_name: amcl'
     """
     load = load or f"import amcl\n\nbackbone = amcl.load({json.dumps(weights)})"
     parts = [
@@ -42,13 +52,13 @@ def model_card(
 
 
 def scores_of(model: LoadedModel) -> list[Result]:
-    """What evaluations found for exactly these weights, sorted."""
+    """Return the results of exactly these weights, sorted."""
     if model.folder is None:
         return []
     results = read_results(model.folder)
     sha256 = fingerprint(model.backbone) if results else None
-    same = [result for result in results if result.model.get("sha256") == sha256]
-    return sorted(same, key=lambda r: (r.data, r.split, r.protocol, r.seed, r.time))
+    results = [result for result in results if result.model.get("sha256") == sha256]
+    return sorted(results, key=lambda r: (r.data, r.split, r.protocol, r.seed, r.time))
 
 
 def _front_matter(model: LoadedModel) -> str:
@@ -79,9 +89,8 @@ def _about(model: LoadedModel) -> str:
         f"{backbone.dim} features; {count:,} parameters."
     )
     if model.config is None:
-        said = "".join(f"\n- {_cell(note)}" for note in model.notes)
-        text = f"A backbone. {features}{chr(10) * bool(said)}{said}"
-        return f"# {network}\n\n{text}"
+        notes = "\n".join(f"- {_cell(note)}" for note in model.notes)
+        return f"# {network}\n\nA backbone. {features}\n\n{notes}".rstrip()
     method = model.config.method.label
     images = "images" if model.images is None else f"{model.images:,} images"
     data = _cell(model.config.data.name)
@@ -91,13 +100,15 @@ def _about(model: LoadedModel) -> str:
     )
 
 
-def _data(source: str) -> str:
-    """A data set by its name; of a folder, the last part of its path."""
+def _last_part(source: str) -> str:
+    """Return the name of a data set or file; of a path, its last part."""
     return Path(source).name or source
 
 
 def _training(model: LoadedModel, config: Config) -> str:
-    method, optimizer, run = config.method, config.optimizer, config.run
+    method = config.method
+    optimizer = config.optimizer
+    run = config.run
     rows: list[tuple[str, Any]] = [
         ("method", method.label),
         *method.facts(),
@@ -116,14 +127,14 @@ def _training(model: LoadedModel, config: Config) -> str:
 
 
 def _start(config: Config) -> list[tuple[str, Any]]:
-    """Whose weights it began with, if not random ones."""
+    """Return the weights that training started from, if they were not random."""
     first = None if config.run.init else config.method.first_stage(config)
     if first is not None:
         masked = ", ".join(f"{value} {name}" for name, value in first.method.facts())
         name = first.method.label
         return [("starts from", f"{name}, {first.run.epochs} epochs, {masked}")]
     if config.run.init is not None:
-        return [("starts from", _cell(Path(config.run.init).name or config.run.init))]
+        return [("starts from", _cell(_last_part(config.run.init)))]
     return []
 
 
@@ -148,7 +159,7 @@ def _scores(results: Sequence[Result]) -> list[str]:
     rows = [
         (
             result.protocol,
-            f"{_data(result.data)}, {result.split}",
+            f"{_last_part(result.data)}, {result.split}",
             ", ".join(f"{name} {format_metric(result, name)}" for name in result.metrics),
             "; ".join([*describe(result).splitlines(), f"seed {result.seed}"]),
         )
@@ -171,5 +182,5 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that cannot break out of a line or a cell, nor pass for HTML."""
+    """Return text that cannot break out of a line or a cell, nor pass for HTML."""
     return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
