@@ -26,7 +26,7 @@ def results(runs: Sequence[Run]) -> Section:
 
 
 def _current(results: Sequence[Result]) -> list[Result]:
-    """Results of the newest weights of the run's own model."""
+    """Return the results of the newest weights of the final model."""
     return [result for result in newest(results) if not result.checkpoint]
 
 
@@ -36,6 +36,6 @@ def _rows(run: Run) -> list[tuple[str, ...]]:
     for result in run.results:
         old = "" if result in current else " (older weights)"
         numbers = ", ".join(f"{name} {format_metric(result, name)}" for name in result.metrics)
-        where = f"{result.data}, {result.split}"
-        rows.append((result.protocol + old, where, numbers, describe(result).replace("\n", "; ")))
+        data = f"{result.data}, {result.split}"
+        rows.append((result.protocol + old, data, numbers, describe(result).replace("\n", "; ")))
     return rows
