@@ -11,7 +11,7 @@ from pathlib import Path
 from scipy.stats import spearmanr
 
 from amcl.checkpoints import open_model
-from amcl.evaluation.model import JudgedOn, evaluation_of
+from amcl.evaluation.build import EvaluationData, make_evaluation
 from amcl.sweep.single_run import read_probes
 
 
@@ -24,7 +24,7 @@ def main() -> None:
     metrics = []
     for run in (file.parent for file in runs):
         accuracies.append(read_probes(run)[-1]["knn_validation"])
-        evaluation = evaluation_of(open_model(run), JudgedOn(split="validation"))
+        evaluation = make_evaluation(open_model(run), EvaluationData(split="validation"))
         metrics.append(evaluation.run("unlabeled").metrics)
     print(f"{len(runs)} trials; rank correlation with kNN accuracy:")
     for name in metrics[0]:

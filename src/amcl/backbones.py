@@ -76,6 +76,21 @@ class BackboneSettings:
         values = asdict(self)
         return {"backbone": values.pop("name")} | values
 
+    @staticmethod
+    def from_metadata(metadata: Mapping[str, Any]) -> "BackboneSettings":
+        """Return the settings that `metadata` describes; other entries of it are ignored.
+
+        >>> BackboneSettings.from_metadata(BackboneSettings(width=0.5).metadata()).width
+        0.5
+        """
+        return BackboneSettings(
+            name=metadata["backbone"],
+            width=metadata["width"],
+            stem=metadata["stem"],
+            patch=metadata.get("patch"),  # files of the first versions do not say these
+            pool=metadata.get("pool", "auto"),
+        )
+
 
 class Backbone(nn.Module):
     """A timm network that ends in pooled features.
@@ -230,13 +245,7 @@ def backbone_of(
         The backbone in evaluation mode.
     """
     try:
-        settings = BackboneSettings(
-            name=metadata["backbone"],
-            width=metadata["width"],
-            stem=metadata["stem"],
-            patch=metadata.get("patch"),  # files of the first versions do not say these
-            pool=metadata.get("pool", "auto"),
-        )
+        settings = BackboneSettings.from_metadata(metadata)
         image_size = metadata["image_size"]
         mean = metadata["mean"]
         std = metadata["std"]

@@ -9,6 +9,16 @@ class RunError(Exception):
     exit_code = 1
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its class if it has none.
+
+    Example:
+        >>> first_line(ValueError("no\\nyes")), first_line(KeyError())
+        ('no', 'KeyError')
+    """
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 class UnfitError(RunError):
     """Settings that do not fit the images or the processes there are."""
 

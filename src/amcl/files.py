@@ -58,6 +58,12 @@ def digest(parts: Iterable[bytes | memoryview]) -> str:
     return sha256.hexdigest()
 
 
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def _sync_folder(folder: Path) -> None:
     """Make the renaming of a file itself survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)

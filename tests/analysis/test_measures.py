@@ -20,8 +20,8 @@ from amcl.analysis import (
     temperatures,
     uncertain_positives,
 )
-from amcl.evaluation import separation, separation_of
 from amcl.losses import PairStats
+from amcl.metrics import separation, separation_of
 
 HEADS, N = 3, 12
 NOTHING = {"s": None, "tau": None}  # as MAE

@@ -37,6 +37,7 @@ def result(subject, protocol="knn", **changes):
         "metrics": {"top1": 0.91234},
         "model": {"name": subject.name, "sha256": fingerprint(subject.backbone)},
         "settings": {"k": 20, "tau": 0.1, "transform": {"image_size": 32}, "nothing": None},
+        "shown": ["k", "tau"] if protocol == "knn" else [],
         "seed": 0,
         "images": {"train": 2000, "validation": 500},
     }
@@ -70,7 +71,7 @@ def test_what_was_exported_opens_again(run):
     for source in ("", "backbone.safetensors", "method.safetensors"):
         again = open_model(run / "export" / source)
         assert torch.equal(again.backbone(IMAGES), subject.backbone(IMAGES))
-        assert again.trained() == subject.trained()
+        assert again.metadata() == subject.metadata()
         assert again.folder is None
     for source in ("", "method.safetensors"):
         method, expected = load_method(run / "export" / source), load_method(run)

@@ -32,7 +32,7 @@ def test_what_was_saved_comes_back(trained, saved, capsys):
     assert torch.equal(again(IMAGES), subject.backbone(IMAGES))
     assert not again.training
     assert again.backbone.normalization == (subject.mean, subject.std)
-    assert again.subject.trained() == subject.trained()
+    assert again.loaded_model.metadata() == subject.metadata()
     assert capsys.readouterr().out == ""  # the mixin would print
 
 

@@ -1,7 +1,7 @@
 """All protocols on one model: labels, classes, features taken once, results kept."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,30 +11,32 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.checkpoints.evaluations import how
+from amcl.checkpoints.evaluations import describe
 from amcl.data import DataSet, Labeled, MemoryImages, Probe, load_dataset
 from amcl.evaluation import (
-    PROTOCOLS,
     Evaluation,
     FewLabelsSettings,
     FinetuneSettings,
     KnnSettings,
     LinearSettings,
-    Protocols,
-    Transform,
+    Outcome,
+    protocol_names,
     read_results,
+    register_protocol,
+    unregister_protocol,
 )
+from amcl.metrics import Transform
 
 TRANSFORM = Transform(image_size=8)
-QUICK = Protocols(
-    knn=KnnSettings(k=5),
-    linear=LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
-    few_labels=FewLabelsSettings(per_class=(5,), draws=2),
-    finetune=FinetuneSettings(
+QUICK = {
+    "knn": KnnSettings(k=5),
+    "linear": LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
+    "few-labels": FewLabelsSettings(per_class=(5,), draws=2),
+    "finetune": FinetuneSettings(
         **{"epochs": 10, "warmup_epochs": 0, "min_steps": 0, "lr": 0.5, "batch_size": 32},
         **{"layer_decay": 1, "drop_path": 0, "mixup": 0, "cutmix": 0},
     ),
-)
+}
 
 
 def colors(n, seed=0):
@@ -92,10 +94,10 @@ def test_every_protocol_gives_numbers_that_are_kept(tmp_path):
     evaluation = Evaluation(
         model, data(), TRANSFORM, name="mine", settings=QUICK, seed=3, folder=tmp_path
     )
-    results = [evaluation.run(protocol) for protocol in PROTOCOLS]
-    assert [result.protocol for result in results] == list(PROTOCOLS)
+    results = [evaluation.run(protocol) for protocol in protocol_names()]
+    assert [result.protocol for result in results] == list(protocol_names())
     kept = {result.protocol: result for result in read_results(tmp_path)}
-    assert set(kept) == set(PROTOCOLS)
+    assert set(kept) == set(protocol_names())
     for result in results:
         stored = json.loads(result.path(tmp_path).read_text())
         assert stored["metrics"] == result.metrics
@@ -119,7 +121,7 @@ def test_every_protocol_gives_numbers_that_are_kept(tmp_path):
 
 
 def test_equal_votes_are_kept_too(tmp_path):
-    settings = Protocols(knn=KnnSettings(k=5, tau=float("inf")))
+    settings = {"knn": KnnSettings(k=5, tau=float("inf"))}
     evaluation = Evaluation(Counting(), data(), TRANSFORM, settings=settings, folder=tmp_path)
     assert evaluation.run("knn") == read_results(tmp_path)[0]
     assert read_results(tmp_path)[0].settings["tau"] == "inf"
@@ -132,7 +134,7 @@ def test_without_a_folder_nothing_is_kept(tmp_path, monkeypatch):
 
 
 def test_augmented_linear_probes_see_views():
-    augmented = replace(QUICK, linear=replace(QUICK.linear, augment=True))
+    augmented = QUICK | {"linear": replace(QUICK["linear"], augment=True)}
     model = Counting()
     found = Evaluation(model, data(), TRANSFORM, settings=augmented).run("linear")
     assert found.metrics["top1"] > 0.3
@@ -140,10 +142,10 @@ def test_augmented_linear_probes_see_views():
 
 
 def test_the_supervised_baseline_is_of_the_same_backbone():
-    settings = replace(QUICK, few_labels=replace(QUICK.few_labels, supervised=True))
-    settings = replace(
-        settings, finetune=replace(QUICK.finetune, epochs=1, batch_size=30, min_steps=1)
-    )
+    settings = QUICK | {
+        "few-labels": replace(QUICK["few-labels"], supervised=True),
+        "finetune": replace(QUICK["finetune"], epochs=1, batch_size=30, min_steps=1),
+    }
     backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=8)
     found = Evaluation(backbone, data(), TRANSFORM, settings=settings).run("few-labels")
     assert set(found.metrics) == {"n=5", "supervised n=5"}
@@ -152,9 +154,9 @@ def test_the_supervised_baseline_is_of_the_same_backbone():
 
 
 def test_from_scratch_no_layer_learns_more_slowly():
-    settings = replace(QUICK.finetune, epochs=1, scratch=True, layer_decay=0.5)
+    settings = replace(QUICK["finetune"], epochs=1, scratch=True, layer_decay=0.5)
     backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=8)
-    chosen = Protocols(finetune=settings)
+    chosen = {"finetune": settings}
     found = Evaluation(backbone, data(), TRANSFORM, settings=chosen).run("finetune")
     assert found.settings["layer_decay"] == found.details["layer_decay"] == 1
 
@@ -169,7 +171,7 @@ def test_precision_is_part_of_a_fine_tuning(tmp_path):
 def test_labeled_protocols_need_labels():
     unlabeled = data(probe=None, notes=("the images do not all lie in <class>/<file>",))
     evaluation = Evaluation(Counting(), unlabeled, TRANSFORM)
-    for protocol in PROTOCOLS:
+    for protocol in protocol_names():
         if protocol != "unlabeled":
             with pytest.raises(ValueError, match=r"needs labels.*colors/CLASS/FILE") as error:
                 evaluation.run(protocol)
@@ -211,7 +213,7 @@ def test_files_found_unreadable_before_are_told_too():
 
 
 def test_an_unknown_protocol_is_named():
-    with pytest.raises(ValueError, match=r"protocol must be one of.*few-labels.*got 'fewlabels'"):
+    with pytest.raises(ValueError, match="no protocol 'fewlabels': did you mean 'few-labels'"):
         Evaluation(Counting(), data(), TRANSFORM).run("fewlabels")
 
 
@@ -231,8 +233,11 @@ def test_labels_stay_with_their_images_where_files_are_broken(tmp_path):
         str(tmp_path / "pictures"), probe="test", image_size=8, memory=0, workers=0
     )
     evaluation = Evaluation(Counting(), pictures, Transform(image_size=8), settings=QUICK)
-    linear = replace(QUICK.linear, augment=True, epochs=5)
-    evaluation.settings = replace(QUICK, linear=linear, knn=KnnSettings(metric="euclidean", k=3))
+    linear = replace(QUICK["linear"], augment=True, epochs=5)
+    evaluation.settings = QUICK | {
+        "linear": linear,
+        "knn": KnnSettings(metric="euclidean", k=3),
+    }
     for protocol in ("knn", "linear", "finetune"):
         found = evaluation.run(protocol)
         assert found.metrics["top1"] == 1, protocol
@@ -254,7 +259,7 @@ def test_k_follows_the_size_of_classes_unless_it_is_given():
     assert found.settings["k"] == 20
     given = Evaluation(Counting(), data(), TRANSFORM, settings=QUICK).run("knn")
     assert given.settings["k"] == 5
-    assert "k 20," in how(found)
+    assert "k 20," in describe(found)
 
 
 def test_results_tell_of_every_class(tmp_path):
@@ -311,7 +316,55 @@ def test_very_few_images_to_be_judged_on_come_with_a_word_of_caution():
 
 
 def test_a_linear_probe_says_how_many_epochs_few_images_had():
-    settings = Protocols(linear=LinearSettings(epochs=2, min_steps=30, lrs=(0.1,)))
+    settings = {"linear": LinearSettings(epochs=2, min_steps=30, lrs=(0.1,))}
     found = Evaluation(Counting(), data(), TRANSFORM, settings=settings).run("linear")
     assert found.settings["epochs"] == 30
     assert "min_steps" not in found.settings  # as results of earlier versions
+
+
+@dataclass(frozen=True, kw_only=True)
+class NormSettings:
+    order: float = 2.0
+    """Order of the norm."""
+
+
+@pytest.fixture
+def norm():
+    """A protocol that nothing in the package knows of."""
+
+    @register_protocol("norm", NormSettings, shown=("order",), is_default=lambda data: True)
+    def run_norm(evaluation, settings):
+        values = evaluation.test_features.values
+        return Outcome(
+            metrics={"mean_norm": values.norm(settings.order, dim=1).mean().item()},
+            details={"notes": ["of the test images"]},
+        )
+
+    yield "norm"
+    unregister_protocol("norm")
+
+
+def test_a_protocol_of_a_script_runs_as_a_built_in_one(norm, tmp_path):
+    settings = {"norm": NormSettings(order=1.0)}
+    evaluation = Evaluation(Counting(), data(), TRANSFORM, settings=settings, folder=tmp_path)
+    result = evaluation.run("norm")
+    assert result == read_results(tmp_path)[0]
+    assert result.settings["order"] == 1.0
+    expected = evaluation.test_features.values.abs().sum(1).mean().item()
+    assert result.metrics == {"mean_norm": pytest.approx(expected)}
+    assert "order 1.0" in describe(result)
+    assert "note: of the test images" in describe(result)
+    with pytest.raises(ValueError, match="needs labels"):
+        Evaluation(Counting(), data(probe=None), TRANSFORM).run("norm")
+
+
+def test_a_name_of_a_protocol_is_taken_once(norm):
+    with pytest.raises(ValueError, match=r"'norm' is registered already.*choose another name"):
+        register_protocol("norm", NormSettings)(lambda evaluation, settings: None)
+
+
+def test_settings_must_be_those_of_the_protocol():
+    with pytest.raises(TypeError, match="'knn' must be KnnSettings, got LinearSettings"):
+        Evaluation(Counting(), data(), TRANSFORM, settings={"knn": LinearSettings()})
+    with pytest.raises(ValueError, match="did you mean 'knn'"):
+        Evaluation(Counting(), data(), TRANSFORM, settings={"kn": KnnSettings()})

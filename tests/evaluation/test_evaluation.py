@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from amcl.evaluation import extract
+from amcl.metrics import extract
 
 
 def model():

@@ -10,10 +10,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
 
-from amcl.evaluation.few_labels import FewLabelsSettings, draw, few_labels
-from amcl.evaluation.logistic import fit
+from amcl.evaluation.protocols.few_labels import FewLabelsSettings, draw, few_labels
+from amcl.evaluation.protocols.logistic import fit
 
-module = importlib.import_module("amcl.evaluation.few_labels")  # not the function
+module = importlib.import_module("amcl.evaluation.protocols.few_labels")  # not the function
 NAMES = ["owl", "cat", "dog"]
 
 

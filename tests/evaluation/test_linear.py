@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from amcl.data.split import hold_out
-from amcl.evaluation import labeled, linear
-from amcl.evaluation.labeled import top_k
-from amcl.evaluation.linear import FixedFeatures, LinearSettings, linear_probe
-from amcl.evaluation.logistic import LogisticSettings, logistic
+from amcl.evaluation.hold_out import hold_out_parts, top_k
+from amcl.evaluation.linear_layers import FixedFeatures, train_layers
+from amcl.evaluation.protocols import linear
+from amcl.evaluation.protocols.linear import LinearSettings, linear_probe
+from amcl.evaluation.protocols.logistic import LogisticSettings, logistic
 from amcl.seeds import generator, seed_of
 
 CPU64 = torch.empty(0, dtype=torch.float64)
@@ -34,7 +35,7 @@ def settings(**changes):
 @pytest.fixture
 def _large(monkeypatch):
     """These few images chosen from as many are: by one hold-out and its accuracy."""
-    monkeypatch.setattr(labeled, "SMALL", 0)
+    monkeypatch.setattr("amcl.evaluation.hold_out.SMALL", 0)
 
 
 large = pytest.mark.usefixtures("_large")
@@ -130,7 +131,7 @@ def test_the_choice_and_the_scores_are_those_of_literal_loops(changes):
 def test_both_groups_learn_what_literal_loops_learn():
     x, y = noisy()
     held = held_out(y)
-    layers = linear._train(FixedFeatures(x, y), [held], K, settings(), 0, CPU64)
+    layers = train_layers(FixedFeatures(x, y), [held], K, settings(), 0, CPU64)
     assert layers.shape == (2, 3, K, D + 1)
     for group, unseen in enumerate([held, ()]):
         for place, lr in enumerate((0.1, 1.0, 10.0)):
@@ -144,7 +145,7 @@ def test_a_rate_does_not_depend_on_the_others():
     alone = probe(settings(lrs=(1.0,)))
     x, y = noisy()
     for lrs in [(1.0, 2.0), (0.001, 1.0, 30.0), (1e300, 1.0)]:
-        layers = linear._train(FixedFeatures(x, y), [held_out(y)], K, settings(lrs=lrs), 0, CPU64)
+        layers = train_layers(FixedFeatures(x, y), [held_out(y)], K, settings(lrs=lrs), 0, CPU64)
         layer = layers[1, sorted(lrs).index(1.0)]
         torch.testing.assert_close(layer[:, :-1], alone.weight, rtol=1e-9, atol=1e-12)
 
@@ -165,7 +166,7 @@ def test_labels_of_the_hold_out_reach_only_those_that_see_it():
     held = held_out(y)
     wrong = y.index_put((held,), (y[held] + 1) % K)
     first, other = (
-        linear._train(FixedFeatures(x, labels), [held], K, settings(), 0, CPU64)
+        train_layers(FixedFeatures(x, labels), [held], K, settings(), 0, CPU64)
         for labels in (y, wrong)
     )
     assert torch.equal(first[0], other[0])
@@ -177,7 +178,7 @@ def test_features_of_the_hold_out_reach_only_those_that_see_it():
     held = held_out(y)
     moved = x.index_add(0, held, torch.ones(len(held), D).double())
     first, other = (
-        linear._train(FixedFeatures(values, y), [held], K, settings(), 0, CPU64)
+        train_layers(FixedFeatures(values, y), [held], K, settings(), 0, CPU64)
         for values in (x, moved)
     )
     assert torch.equal(first[0], other[0])
@@ -222,7 +223,7 @@ def test_a_rate_that_diverges_harms_no_other_and_is_not_chosen():
 
 
 def test_a_rate_whose_second_classifier_alone_diverges_is_not_chosen(monkeypatch):
-    train = linear._train
+    train = linear.train_layers
 
     def spoilt(*arguments):
         layers = train(*arguments)
@@ -230,7 +231,7 @@ def test_a_rate_whose_second_classifier_alone_diverges_is_not_chosen(monkeypatch
         return layers
 
     usual = probe(settings())
-    monkeypatch.setattr(linear, "_train", spoilt)
+    monkeypatch.setattr(linear, "train_layers", spoilt)
     found = probe(settings())
     assert found.hold_out_top1[usual.lr] is None
     assert found.lr != usual.lr
@@ -258,7 +259,7 @@ def test_training_stays_on_its_device():
     x, y = noisy()
     like = torch.empty(0, device="meta")
     for norm in ("none", "batch"):
-        layers = linear._train(
+        layers = train_layers(
             FixedFeatures(x.float(), y), [held_out(y)], K, settings(norm=norm), 0, like
         )
         assert layers.device.type == "meta"
@@ -363,7 +364,7 @@ def test_scores_in_blocks_are_the_same(monkeypatch):
 
 @pytest.mark.parametrize("small", [0, 200])
 def test_the_notes_tell_a_rate_at_the_edge_if_it_is_clearly_better(monkeypatch, small):
-    monkeypatch.setattr(labeled, "SMALL", small)
+    monkeypatch.setattr("amcl.evaluation.hold_out.SMALL", small)
     low = probe(settings(lrs=(0.1, 1e-9)))
     assert low.lr == 0.1
     assert low.details()["notes"] == [
@@ -443,7 +444,7 @@ def test_one_image_a_class_takes_the_middle_of_the_grid_and_says_so():
 def test_few_images_choose_the_rate_by_the_loss_of_every_part_in_turn():
     (x, y), made = noisy(), settings(lrs=(10.0, 0.01, 0.1))
     found = probe(made)
-    parts = labeled.choosing(made.lrs, y, made.hold_out, seed_of(0, "linear", "hold-out"))
+    parts = hold_out_parts(made.lrs, y, made.hold_out, seed_of(0, "linear", "hold-out"))
     assert (len(parts), found.folds, found.hold_out_images) == (5, 5, N)
     for lr in made.lrs:
         logits = [literal(x, y, lr, made, held=part)(x[part]) for part in parts]
@@ -459,7 +460,7 @@ def test_few_images_choose_the_rate_by_the_loss_of_every_part_in_turn():
 @pytest.mark.parametrize("sizes", [(15, 15), (60, 41, 12, 3, 2, 1), (1, 1, 2)])
 def test_parts_hold_every_image_once_and_never_a_whole_class(sizes):
     labels = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    parts = labeled.choosing((0.1, 1.0), labels, 0.1, seed=0)
+    parts = hold_out_parts((0.1, 1.0), labels, 0.1, seed=0)
     held = torch.cat(parts)
     alone = sum(size == 1 for size in sizes)
     assert len(held.unique()) == len(held) == len(labels) - alone
@@ -472,7 +473,7 @@ def test_parts_hold_every_image_once_and_never_a_whole_class(sizes):
 def test_a_large_hold_out_chooses_once_by_accuracy_and_the_training_is_as_long_as_asked():
     """Numbers on large sets stay those of earlier versions."""
     labels = torch.arange(10).repeat(200)
-    (part,) = labeled.choosing((0.1, 1.0), labels, 0.1, seed=5)
+    (part,) = hold_out_parts((0.1, 1.0), labels, 0.1, seed=5)
     assert torch.equal(part, hold_out(labels, 200, 5)[1])
     assert LinearSettings().epochs_on(2049) == LinearSettings().epochs_on(50_000) == 100
     assert LinearSettings().epochs_on(30) == 500

@@ -12,19 +12,19 @@ from sklearn.metrics import top_k_accuracy_score
 from sklearn.preprocessing import StandardScaler
 
 from amcl.data.split import hold_out
-from amcl.evaluation.labeled import choosing
-from amcl.evaluation.logistic import LogisticSettings, fit, logistic
+from amcl.evaluation.hold_out import hold_out_parts
+from amcl.evaluation.protocols.logistic import LogisticSettings, fit, logistic
 from amcl.seeds import seed_of
 
 
 @pytest.fixture
 def _large(monkeypatch):
     """These few images chosen from as many are: by one hold-out and its accuracy."""
-    monkeypatch.setattr("amcl.evaluation.labeled.SMALL", 0)
+    monkeypatch.setattr("amcl.evaluation.hold_out.SMALL", 0)
 
 
 large = pytest.mark.usefixtures("_large")
-module = importlib.import_module("amcl.evaluation.logistic")  # not the function
+module = importlib.import_module("amcl.evaluation.protocols.logistic")  # not the function
 D = 6
 
 
@@ -129,7 +129,7 @@ def test_few_images_choose_the_cost_by_the_loss_of_every_part_in_turn():
     made = LogisticSettings(costs=(1.0, 1e-5, 0.01))
     found = logistic(train_x, train_y, test_x, test_y, 3, made)
     seed = seed_of(0, "logistic", "hold-out")
-    parts = choosing(made.costs, train_y, made.hold_out, seed)
+    parts = hold_out_parts(made.costs, train_y, made.hold_out, seed)
     assert (found["folds"], found["hold_out_images"]) == (5, 300)
     for cost in made.costs:
         losses = []

@@ -11,8 +11,8 @@ from amcl import recipes
 from amcl.checkpoints import open_model
 from amcl.data import load_dataset
 from amcl.errors import RunError
+from amcl.evaluation.build import EvaluationData, input_transform, make_evaluation
 from amcl.evaluation.embed import embed
-from amcl.evaluation.model import JudgedOn, evaluation_of, transform_of
 
 
 @pytest.fixture
@@ -44,17 +44,21 @@ def pixels(labeled):
 def test_a_run_is_judged_on_the_images_it_held_out(subject, folder):
     run = of_run(subject, folder, validation=4)
     trained = load_dataset(folder, validation=4, seed=7, image_size=32).probe
-    for on in (None, JudgedOn(data=folder), JudgedOn(data=f"{folder}/../set/", memory=0)):
-        evaluation = evaluation_of(run, on, seed=1)
+    for on in (
+        None,
+        EvaluationData(data=folder),
+        EvaluationData(data=f"{folder}/../set/", memory=0),
+    ):
+        evaluation = make_evaluation(run, on, seed=1)
         assert torch.equal(pixels(evaluation.probe.queries), pixels(trained.queries))
         assert evaluation.notes == []
-    others = evaluation_of(subject, JudgedOn(data=folder, validation=4), seed=1)
+    others = make_evaluation(subject, EvaluationData(data=folder, validation=4), seed=1)
     assert not torch.equal(pixels(others.probe.queries), pixels(trained.queries))
 
 
 @pytest.mark.parametrize("changed", [{"validation": 0}, {"probe": "none"}, {"labels": "none"}])
 def test_images_that_were_trained_on_are_told(subject, folder, changed):
-    evaluation = evaluation_of(of_run(subject, folder, **changed))
+    evaluation = make_evaluation(of_run(subject, folder, **changed))
     assert evaluation.data.probe is not None
     assert "among those it was pre-trained on" in evaluation.notes[0]
     assert "pre-trained on" in evaluation.run("knn").details["notes"][0]
@@ -62,52 +66,52 @@ def test_images_that_were_trained_on_are_told(subject, folder, changed):
 
 def test_another_hold_out_than_the_runs_is_told(subject, folder):
     run = replace(of_run(subject, folder, validation=4), images=56)
-    assert evaluation_of(run).notes == []
-    assert evaluation_of(run, JudgedOn(validation=6)).notes
+    assert make_evaluation(run).notes == []
+    assert make_evaluation(run, EvaluationData(validation=6)).notes
     everything = replace(of_run(subject, folder), images=60)  # it had found no labels
-    assert evaluation_of(everything, JudgedOn(labels="folders")).notes
-    assert evaluation_of(of_run(subject, "builtin", probe="none")).notes == []
+    assert make_evaluation(everything, EvaluationData(labels="folders")).notes
+    assert make_evaluation(of_run(subject, "builtin", probe="none")).notes == []
 
 
 def test_options_that_would_do_nothing_are_refused(subject, folder):
     with pytest.raises(ValueError, match="builtin brings its own validation images: leave out"):
-        evaluation_of(subject, JudgedOn(data="builtin", validation=100))
+        make_evaluation(subject, EvaluationData(data="builtin", validation=100))
     with pytest.raises(ValueError, match="no labeled test split: use --split validation"):
-        evaluation_of(subject, JudgedOn(data=folder, split="test"))
+        make_evaluation(subject, EvaluationData(data=folder, split="test"))
 
 
 def test_a_folder_that_is_not_found_from_here(subject, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = of_run(subject, "set")
     monkeypatch.chdir("/")
-    assert evaluation_of(run).data.name == "set"  # the run knows the absolute path
+    assert make_evaluation(run).data.name == "set"  # the run knows the absolute path
     old = of_run(subject, "set")  # as a run of an older version has it
     named = r"'set' is neither .* \(from here: /set\)\..*was trained on.*--data"
     with pytest.raises(FileNotFoundError, match=named):
-        evaluation_of(old)
+        make_evaluation(old)
     monkeypatch.chdir(tmp_path)
-    assert evaluation_of(old).data.name == "set"
+    assert make_evaluation(old).data.name == "set"
     with pytest.raises(FileNotFoundError, match=r"neither a folder nor a known data set"):
-        evaluation_of(run, JudgedOn(data="elsewhere"))
+        make_evaluation(run, EvaluationData(data="elsewhere"))
 
 
 def test_results_cannot_pass_for_those_of_another_run(subject, tmp_path):
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.toml").write_text("")
-    on = JudgedOn(data="builtin")
+    on = EvaluationData(data="builtin")
     with pytest.raises(RunError, match="is the folder of another run"):
-        evaluation_of(subject, on, folder=tmp_path / "other")
+        make_evaluation(subject, on, folder=tmp_path / "other")
     own = replace(subject, folder=tmp_path / "other")
-    assert evaluation_of(own, on, folder=tmp_path / "other").folder == tmp_path / "other"
-    assert evaluation_of(own, on, folder=tmp_path / "new").folder == tmp_path / "new"
+    assert make_evaluation(own, on, folder=tmp_path / "other").folder == tmp_path / "other"
+    assert make_evaluation(own, on, folder=tmp_path / "new").folder == tmp_path / "new"
 
 
 def test_a_run_that_cannot_be_written_to(subject, tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    run, on = replace(subject, folder=tmp_path), JudgedOn(data="builtin")
+    run, on = replace(subject, folder=tmp_path), EvaluationData(data="builtin")
     with pytest.raises(RunError, match=r"cannot be written to: .* --out"):
-        evaluation_of(run, on)
-    assert evaluation_of(run, on, folder=tmp_path / "results").folder == tmp_path / "results"
+        make_evaluation(run, on)
+    assert make_evaluation(run, on, folder=tmp_path / "results").folder == tmp_path / "results"
     embed(run, "builtin", tmp_path / "f.npz", workers=0)
     assert not (tmp_path / "features").exists()
 
@@ -116,21 +120,21 @@ def test_all_that_is_not_held_out_is_the_bank(subject, folder, monkeypatch):
     def few(*args, bank=5, **others):  # as if its usual bound were small
         return load_dataset(*args, bank=bank, **others)
 
-    monkeypatch.setattr("amcl.evaluation.model.load_dataset", few)
-    evaluation = evaluation_of(of_run(subject, folder))
+    monkeypatch.setattr("amcl.evaluation.build.load_dataset", few)
+    evaluation = make_evaluation(of_run(subject, folder))
     assert len(evaluation.probe.bank.labels) == 54
 
 
 def test_the_runs_neighbors_are_asked(subject):
     run = of_run(subject, "builtin")
     assert run.config.run.knn_k is not None
-    assert evaluation_of(run).settings.knn.k == run.config.run.knn_k
-    assert evaluation_of(subject, JudgedOn(data="builtin")).settings.knn.k is None
+    assert make_evaluation(run).settings_for("knn").k == run.config.run.knn_k
+    assert make_evaluation(subject, EvaluationData(data="builtin")).settings_for("knn").k is None
 
 
 def test_other_models_need_data(subject):
     with pytest.raises(ValueError, match=r"is no run.*--data"):
-        evaluation_of(subject)
+        make_evaluation(subject)
 
 
 def test_the_crop_is_for_pictures_larger_than_the_input(subject):
@@ -140,17 +144,17 @@ def test_the_crop_is_for_pictures_larger_than_the_input(subject):
         return MemoryImages(torch.zeros(1, 3, side, side, dtype=torch.uint8))
 
     large = replace(subject, backbone=open_model("resnet10t", width=0.125, image_size=96).backbone)
-    assert transform_of(subject, None, images(48)).crop is None
-    assert transform_of(large, None, images(96)).crop is None
-    assert transform_of(large, None, images(144)).crop == 0.875
-    assert transform_of(large, 0, images(144)).crop is None
-    assert transform_of(subject, 0.5, images(48)).crop == 0.5
+    assert input_transform(subject, None, images(48)).crop is None
+    assert input_transform(large, None, images(96)).crop is None
+    assert input_transform(large, None, images(144)).crop == 0.875
+    assert input_transform(large, 0, images(144)).crop is None
+    assert input_transform(subject, 0.5, images(48)).crop == 0.5
     for wrong in (-1, 1.5):
         with pytest.raises(ValueError, match="crop must lie from 0"):
-            transform_of(subject, wrong, images(48))
+            input_transform(subject, wrong, images(48))
 
 
 def test_normalization_is_the_models(subject):
     other = replace(subject, mean=(0.1, 0.2, 0.3), std=(0.3, 0.2, 0.1))
-    transform = evaluation_of(other, JudgedOn(data="builtin")).transform
+    transform = make_evaluation(other, EvaluationData(data="builtin")).transform
     assert (transform.mean, transform.std) == ((0.1, 0.2, 0.3), (0.3, 0.2, 0.1))

@@ -6,7 +6,13 @@ import json
 import pytest
 from rich.console import Console
 
-from amcl.checkpoints.evaluations import Result, how, read_results, spelled, table
+from amcl.checkpoints.evaluations import (
+    Result,
+    describe,
+    format_metric,
+    read_results,
+    results_table,
+)
 
 
 def result(**changed):
@@ -17,6 +23,7 @@ def result(**changed):
         "metrics": {"top1": 0.912, "top5": 0.99},
         "model": {"name": "runs/first", "sha256": "ab"},
         "settings": {"k": 200, "tau": 0.1, "metric": "cosine"},
+        "shown": ["k", "tau", "metric"],
         "seed": 0,
         "images": {"train": 50000, "test": 10000, "classes": 10, "sha256": "cd"},
     }
@@ -100,7 +107,7 @@ def test_shares_are_in_per_cent_and_draws_have_a_spread():
         metrics={"n=10": 0.5, "n=20": 0.6, "uniformity": -2.5},
         details={"std": {"n=10": 0.02, "n=20": None}},
     )
-    assert [spelled(few, name) for name in few.metrics] == ["50.0% ± 2.0%", "60.0%", "-2.5"]
+    assert [format_metric(few, name) for name in few.metrics] == ["50.0% ± 2.0%", "60.0%", "-2.5 ↓"]
 
 
 def test_the_table_tells_numbers_settings_and_notes():
@@ -108,10 +115,11 @@ def test_the_table_tells_numbers_settings_and_notes():
     linear = result(
         protocol="linear",
         settings={"epochs": 100, "augment": True, "lrs": [0.1, 1.0]},
+        shown=["epochs", "augment"],
         details={"lr": 0.1, "hold_out_images": 5000, "hold_out_top1": {"0.1": 1, "1": 0.5}},
     )
     shown = io.StringIO()
-    Console(width=160, file=shown).print(table([noted, linear], "runs/first"))
+    Console(width=160, file=shown).print(results_table([noted, linear], "runs/first"))
     told = " ".join(shown.getvalue().split())
     assert "runs/first on cifar10, test" in told
     assert "top1 91.2%" in told
@@ -126,17 +134,17 @@ def test_the_table_tells_numbers_settings_and_notes():
 def test_accuracies_of_few_images_come_with_their_interval():
     details = {"interval": {"top1": [0.85, 0.95]}}
     few = result(details=details, images={"train": 300, "test": 150, "classes": 10})
-    assert spelled(few, "top1") == "91.2% [85.0%, 95.0%]"
-    assert "95 % interval" in how(few)
+    assert format_metric(few, "top1") == "91.2% [85.0%, 95.0%]"
+    assert "95 % interval" in describe(few)
     many = result(details=details)
-    assert spelled(many, "top1") == "91.2%"
-    assert "95 % interval" not in how(many)
+    assert format_metric(many, "top1") == "91.2%"
+    assert "95 % interval" not in describe(many)
 
 
 def test_measures_without_labels_say_which_direction_is_better():
     found = result(protocol="unlabeled", metrics={"alignment": 0.24, "auroc": 0.9})
-    assert [spelled(found, name) for name in found.metrics] == ["0.24 ↓", "0.9 ↑"]
-    assert "↑ higher is better, ↓ lower is better" in how(found)
+    assert [format_metric(found, name) for name in found.metrics] == ["0.24 ↓", "0.9 ↑"]
+    assert "↑ higher is better, ↓ lower is better" in describe(found)
 
 
 def test_results_of_earlier_versions_are_read(tmp_path):
@@ -147,4 +155,4 @@ def test_results_of_earlier_versions_are_read(tmp_path):
     )
     old.write(tmp_path)
     assert read_results(tmp_path) == [old]
-    assert "lr 0.1 (best of 2 values, on 29 held-out training images)" in how(old)
+    assert "lr 0.1 (best of 2 values, on 29 held-out training images)" in describe(old)

@@ -8,9 +8,9 @@ import torch
 from scipy.spatial.distance import pdist
 from sklearn.metrics import roc_auc_score
 
+from amcl.evaluation import UnlabeledSettings
 from amcl.metrics import unlabeled as module
 from amcl.metrics.unlabeled import (
-    UnlabeledSettings,
     alignment,
     effective_rank,
     separation,

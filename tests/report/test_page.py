@@ -21,7 +21,7 @@ from amcl.report import (
     Picture,
     Section,
 )
-from amcl.report.maps import HEIGHT, WIDTH, drawn
+from amcl.report.maps import HEIGHT, WIDTH, draw_map
 from amcl.report.pictures import data_uri, sheet_uri
 from amcl.results import Cell, Table
 from browser import needs_browser
@@ -152,7 +152,7 @@ def test_a_sheet_has_each_thumb_in_its_place():
 
 def test_a_map_keeps_the_shape_of_the_points():
     points = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    found = drawn(Map(points, pixels(3, 3, 200, 100), ["b", "a", "b"]))
+    found = draw_map(Map(points, pixels(3, 3, 200, 100), ["b", "a", "b"]))
     (left, middle, _), (right, _, kind), (x, top, _) = found.points
     assert right - left == pytest.approx(2 * (middle - top), abs=0.2)  # one scale for both
     assert x == pytest.approx((left + right) / 2)
@@ -161,11 +161,11 @@ def test_a_map_keeps_the_shape_of_the_points():
     assert found.kinds[kind].name == "a"
     assert found.named
     assert found.aspect == 0.5
-    one_place = drawn(Map(torch.zeros(2, 2), pixels(2, 3, 4, 4)))
+    one_place = draw_map(Map(torch.zeros(2, 2), pixels(2, 3, 4, 4)))
     assert {(x, y) for x, y, _ in one_place.points} == {(WIDTH / 2, HEIGHT / 2)}
     assert not one_place.named
     many = [f"class {i}" for i in range(40)]
-    crowd = drawn(Map(torch.rand(40, 2), pixels(40, 3, 4, 4), many))
+    crowd = draw_map(Map(torch.rand(40, 2), pixels(40, 3, 4, 4), many))
     assert not crowd.named  # more than marks could tell apart
     assert {kind.name for kind in crowd.kinds} == set(many)
 

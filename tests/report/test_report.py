@@ -258,8 +258,9 @@ def judged(count, protocol="linear"):
 
 
 def test_few_classes_have_a_confusion_matrix_and_an_accuracy_each(two):
-    found = [judged(10, "knn"), judged(10), judged(10, "logistic")]
-    section = results([replace(two[0], results=found)])
+    others = [replace(judged(10, name), metrics={"top1": 0.5}) for name in ("knn", "logistic")]
+    most_accurate = judged(10)
+    section = results([replace(two[0], results=[others[0], most_accurate, others[1]])])
     assert "linear on builtin, validation: accuracy 75.0%, balanced accuracy" in words(section)
     (chart,) = of(section, Chart)
     texts = [text.get_text() for text in chart.figure.axes[0].texts]

@@ -13,7 +13,7 @@ import torch
 
 from amcl.config.fields import with_values
 from amcl.errors import Interrupted, RunError
-from amcl.evaluation import KnnSettings, Protocols
+from amcl.evaluation import KnnSettings
 from amcl.methods import Method
 from amcl.results import Record
 from amcl.sweep import Point, SweepFolder, engine, grid, storage, sweep
@@ -125,12 +125,12 @@ def test_other_runs_of_the_folder_may_be_left_alone(tmp_path, tiny, trained, mon
     told = []
 
     def judge(config, run, protocols, split, settings):
-        told.extend((run.name, p, settings.knn.k) for p in protocols)
+        told.extend((run.name, p, settings["knn"].k) for p in protocols)
         return {f"{p}_top1_{split}": 0.5 for p in protocols}
 
     monkeypatch.setattr(module, "evaluate_run", judge)
     points, out = grid(tiny, {"seed": ["0", "1"]}), tmp_path / "out"
-    settings = Protocols(knn=KnnSettings(k=7))
+    settings = {"knn": KnnSettings(k=7)}
     sweep(points[:1], out, tell=quiet)
     arguments = {"protocols": ["knn"], "settings": settings, "others": False, "tell": quiet}
     found = sweep(points[1:], out, **arguments)
@@ -165,7 +165,7 @@ def test_what_is_wrong_is_told_before_anything_is_made(tmp_path, tiny, trained):
         sweep(points, out, protocols=["knn"], split="test", tell=quiet)
     with pytest.raises(ValueError, match="split must be one of"):
         sweep(points, out, split="tset", tell=quiet)
-    with pytest.raises(ValueError, match="protocol must be one of"):
+    with pytest.raises(ValueError, match="there is no protocol"):
         sweep(points, out, protocols=["lienar"], tell=quiet)
     with pytest.raises(ValueError, match="jobs must be a whole number"):
         sweep(points, out, jobs=0, tell=quiet)

@@ -13,7 +13,7 @@ from amcl import recipes
 from amcl.backbones import Backbone
 from amcl.checkpoints import read_metrics
 from amcl.data.builtin import CLASSES, SIZE, builtin
-from amcl.evaluation import extract, knn_accuracy
+from amcl.metrics import extract, knn_accuracy
 from amcl.training import pretrain
 from amcl.views import Views
 

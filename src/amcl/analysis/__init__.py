@@ -1,4 +1,4 @@
-"""What a trained method sees: pairs of views, temperatures, heads, neighbors, a map."""
+"""Analyses of a trained method: pairs of views, temperatures, heads, neighbors, a map."""
 
 from amcl.analysis.embedding import PlaneMethod, plane
 from amcl.analysis.galleries import Pair, hard_negatives, neighbors, uncertain_positives

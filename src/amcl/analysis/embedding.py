@@ -1,4 +1,4 @@
-"""Features on a plane: PCA, or UMAP and t-SNE by their own packages."""
+"""Projections of features onto a plane: PCA, or UMAP and t-SNE by their packages."""
 
 import importlib
 import warnings
@@ -13,37 +13,47 @@ from amcl.seeds import seed_of
 from amcl.settings import choose
 
 PlaneMethod = Literal["pca", "umap", "tsne"]
-_NEAR = 15  # neighbors that UMAP keeps together, its own default
-_PERPLEXITY = 30  # t-SNE's, its own default
+_NEIGHBORS = 15  # the default of UMAP
+_PERPLEXITY = 30  # the default of t-SNE
 
 
 def plane(features: torch.Tensor, method: PlaneMethod = "pca", seed: int = 0) -> torch.Tensor:
-    """Places (N, 2) of features (N, d) on a plane, by their directions as the cosine sees them.
+    """Project features onto a plane. Only their directions count, as for the cosine.
 
     - "pca": the two directions of the largest variance, each turned so that its largest
-      component is positive; it draws nothing;
+      component is positive; it uses no seed;
     - "umap": umap-learn, and "tsne": openTSNE, each with its own defaults but fewer neighbors
       for few images. Both are extras and need 4 images or more.
 
-    >>> plane(torch.tensor([[1.0, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0]])).shape
-    torch.Size([4, 2])
+    Args:
+        features: Features, (N, d).
+        method: Kind of the projection.
+        seed: Seed of UMAP and t-SNE.
+
+    Returns:
+        Points on the plane, (N, 2).
+
+    Example:
+        >>> plane(torch.tensor([[1.0, 0, 0], [0, 1, 0], [-1, 0, 0], [0, -1, 0]])).shape
+        torch.Size([4, 2])
     """
     choose("method", method, ("pca", "umap", "tsne"))
     check_finite("features", features)
-    directions, least = unit(features.detach().double().cpu()), 2 if method == "pca" else 4
+    directions = unit(features.detach().double().cpu())
+    least = 2 if method == "pca" else 4
     if len(directions) < least:
         raise ValueError(f"{method} needs {least} images or more, got {len(directions)}.")
     if method == "pca":
         return _pca(directions)
-    # What these packages take as a seed.
-    state = seed_of(seed, "plane") % 2**32
-    points = (_umap if method == "umap" else _tsne)(directions.numpy(), state)
+    seed = seed_of(seed, "plane") % 2**32  # the range that these packages accept
+    points = (_umap if method == "umap" else _tsne)(directions.numpy(), seed)
     return torch.as_tensor(points, dtype=torch.float32)
 
 
 def _pca(x: torch.Tensor) -> torch.Tensor:
     u, values, axes = torch.linalg.svd(x - x.mean(0), full_matrices=False)
-    axes, points = axes[:2], (u * values)[:, :2]
+    axes = axes[:2]
+    points = (u * values)[:, :2]
     largest = axes.gather(1, axes.abs().argmax(1, keepdim=True)).squeeze(1)
     points = points * torch.where(largest < 0, -1.0, 1.0)
     missing = 2 - points.shape[1]  # features of one component lie on a line
@@ -51,18 +61,18 @@ def _pca(x: torch.Tensor) -> torch.Tensor:
 
 
 def _umap(x: Any, seed: int) -> Any:
-    near = min(_NEAR, len(x) - 1)
-    made = _package("umap", "umap").UMAP(n_neighbors=near, random_state=seed, n_jobs=1)
-    return made.fit_transform(x)
+    package = _import("umap", "umap")
+    neighbors = min(_NEIGHBORS, len(x) - 1)
+    return package.UMAP(n_neighbors=neighbors, random_state=seed, n_jobs=1).fit_transform(x)
 
 
 def _tsne(x: Any, seed: int) -> Any:
+    package = _import("openTSNE", "tsne")
     perplexity = min(_PERPLEXITY, (len(x) - 1) / 3)
-    made = _package("openTSNE", "tsne").TSNE(perplexity=perplexity, random_state=seed, n_jobs=1)
-    return made.fit(x)
+    return package.TSNE(perplexity=perplexity, random_state=seed, n_jobs=1).fit(x)
 
 
-def _package(name: str, extra: str) -> Any:
+def _import(name: str, extra: str) -> Any:
     try:
         with warnings.catch_warnings():  # UMAP's, that one of its variants needs TensorFlow
             warnings.simplefilter("ignore", ImportWarning)

@@ -17,7 +17,9 @@ class Pair:
     """The first view of image i with the second view of image j."""
 
     i: int
+    """Index of the image of the first view."""
     j: int
+    """Index of the image of the second view."""
     s: tuple[float, ...]
     """Similarity in each head; empty without heads."""
     tau: tuple[float, ...] | None
@@ -27,47 +29,63 @@ class Pair:
 
 
 def uncertain_positives(sample: PairSample, count: int) -> list[Pair]:
-    """The `count` positive pairs that the method is least sure of, the most uncertain first.
+    """Return the positive pairs that the method is least sure of, the most uncertain first.
 
-    Those of the highest τ, in the mean over heads. Where τ is the same for all of them, or there
-    is none, those of the lowest s; without heads, of the lowest cosine of the backbone's features.
+    They have the highest τ, in the mean over heads. Where τ is the same for all pairs, or there is
+    none, they have the lowest s; without heads, the lowest cosine of the backbone's features.
+
+    Args:
+        sample: Two views of some images.
+        count: Number of pairs.
     """
     whole_number("count", count)
-    certain = _similarity(sample)
+    certainty = positives(backbone_similarity(sample) if sample.s is None else sample.s.mean(0))
     if sample.tau is not None and sample.positives_differ:
-        certain = -positives(sample.tau).mean(0)
-    order = certain.argsort(stable=True)[:count].tolist()
+        certainty = -positives(sample.tau).mean(0)
+    order = certainty.argsort(stable=True)[:count].tolist()
     return _pairs(sample, [(i, i) for i in order])
 
 
 def hard_negatives(sample: PairSample, count: int) -> list[Pair]:
-    """Up to `count` pairs of different images that the method finds most alike, hardest first.
+    """Return the pairs of different images that the method finds most similar, hardest first.
 
-    By the mean over heads of s/τ; without heads by the cosine of the backbone's features. No image
-    is in two pairs.
+    The similarity is the mean over heads of s/τ; without heads, the cosine of the backbone's
+    features. No image is in two pairs.
+
+    Args:
+        sample: Two views of some images.
+        count: Largest number of pairs.
     """
     whole_number("count", count)
-    alike = backbone_similarity(sample) if sample.s is None else scaled(sample)
-    n = len(alike)
-    alike = alike.masked_fill(torch.eye(n, dtype=torch.bool), -torch.inf)
+    similarity = backbone_similarity(sample) if sample.s is None else scaled(sample)
+    n = len(similarity)
+    similarity = similarity.masked_fill(torch.eye(n, dtype=torch.bool), -torch.inf)
     chosen: list[tuple[int, int]] = []
     for _ in range(min(count, n // 2)):
-        i, j = divmod(int(alike.argmax()), n)
+        i, j = divmod(int(similarity.argmax()), n)
         chosen.append((i, j))
-        alike[[i, j], :] = alike[:, [i, j]] = -torch.inf
+        similarity[[i, j], :] = -torch.inf
+        similarity[:, [i, j]] = -torch.inf
     return _pairs(sample, chosen)
 
 
 def neighbors(features: torch.Tensor, queries: int, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Some images (Q,), spread evenly over features (N, d), and the k nearest of each (Q, k).
+    """Find the nearest neighbors of some images by the cosine of their features.
 
-    By the cosine, the nearest first, none its own neighbor; Q is `queries`, at most N, and k is
-    at most N − 1.
+    Args:
+        features: Features of all images, (N, d).
+        queries: Number of images Q to find neighbors of, at most N; they are spread evenly.
+        k: Number of neighbors, at most N − 1.
 
-    >>> angle = torch.tensor([0.0, 0.1, 0.3, 2.0])
-    >>> indices, nearest = neighbors(torch.stack([angle.cos(), angle.sin()], 1), queries=2, k=2)
-    >>> indices.tolist(), nearest.tolist()
-    ([0, 3], [[1, 2], [2, 1]])
+    Returns:
+        Indices of the images, (Q,), and of their neighbors, the nearest first, (Q, k).
+
+    Example:
+        >>> angle = torch.tensor([0.0, 0.1, 0.3, 2.0])
+        >>> features = torch.stack([angle.cos(), angle.sin()], 1)
+        >>> indices, nearest = neighbors(features, queries=2, k=2)
+        >>> indices.tolist(), nearest.tolist()
+        ([0, 3], [[1, 2], [2, 1]])
     """
     check_finite("features", features)
     n = len(features)
@@ -80,11 +98,6 @@ def neighbors(features: torch.Tensor, queries: int, k: int) -> tuple[torch.Tenso
     cosines[torch.arange(count), indices] = -torch.inf
     order = cosines.argsort(dim=1, descending=True, stable=True)
     return indices, order[:, : min(whole_number("k", k), n - 1)]
-
-
-def _similarity(sample: PairSample) -> torch.Tensor:
-    """Of each positive pair, in the mean over heads: (N,)."""
-    return positives(backbone_similarity(sample) if sample.s is None else sample.s.mean(0))
 
 
 def _pairs(sample: PairSample, chosen: Sequence[tuple[int, int]]) -> list[Pair]:

@@ -32,13 +32,18 @@ class Retrieval:
 
 
 def agreement(sample: PairSample, k: int = 10) -> Agreement:
-    """Return how far heads agree about which images are alike; k is at most N − 1."""
+    """Measure how far heads agree about which images are similar.
+
+    Args:
+        sample: Two views of some images, with heads.
+        k: Number of nearest images to compare, at most N − 1.
+    """
     if sample.s is None:
         raise ValueError("there are no heads, and so nothing that could agree.")
     k = min(whole_number("k", k), len(sample) - 1)
     heads = sample.num_heads
     correlation = torch.corrcoef(negatives(sample.s.double())).view(heads, heads)
-    nearest = _without_own(sample.s).topk(k, dim=-1).indices
+    nearest = _without_diagonal(sample.s).topk(k, dim=-1).indices
     member = torch.zeros_like(sample.s).scatter_(-1, nearest, 1.0)
     common = torch.einsum("aij,bij->abi", member, member)
     return Agreement(
@@ -47,9 +52,10 @@ def agreement(sample: PairSample, k: int = 10) -> Agreement:
 
 
 def retrieval(sample: PairSample) -> list[Retrieval]:
-    """Return what each head retrieves, the mean of several heads, and the backbone.
+    """Measure retrieval by each head, by the mean of several heads, and by the backbone.
 
-    The classes play a part where there are labels alone.
+    Args:
+        sample: Two views of some images. Without labels, there is no share of the same class.
     """
     by_name: dict[str, torch.Tensor] = {}
     if sample.s is not None:
@@ -64,12 +70,12 @@ def _retrieval(name: str, s: torch.Tensor, labels: torch.Tensor | None) -> Retri
     hits = s.argmax(1) == torch.arange(len(s))
     same_class = None
     if labels is not None:
-        same_class = _share(labels[_without_own(s).argmax(1)] == labels)
+        same_class = _share(labels[_without_diagonal(s).argmax(1)] == labels)
     return Retrieval(name=name, own_image=_share(hits), same_class=same_class)
 
 
-def _without_own(s: torch.Tensor) -> torch.Tensor:
-    """Similarities (…, N, N) in which no image is like itself."""
+def _without_diagonal(s: torch.Tensor) -> torch.Tensor:
+    """Return similarities (…, N, N) with −∞ between each image and itself."""
     diagonal = torch.eye(s.shape[-1], dtype=torch.bool)
     return s.masked_fill(diagonal, -torch.inf)
 

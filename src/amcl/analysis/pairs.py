@@ -1,4 +1,4 @@
-"""Two views of some images as a method sees them: features, similarities, temperatures."""
+"""Two views of some images: their features, similarities and temperatures in a method."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import torch
 from amcl.backbones import SMALL
 from amcl.data import DataSet, Images, stream
 from amcl.data.split import sample
-from amcl.evaluation.model import CROP
+from amcl.evaluation.build import CROP
 from amcl.methods import HeadMethod, Method
 from amcl.metrics.features import eval_mode
 from amcl.metrics.knn import check_finite
@@ -22,12 +22,12 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class PairSettings:
-    """Which images are looked at."""
+    """Choice of the images that are analyzed."""
 
     images: int = 500
     """Number of images, or all where there are fewer."""
     seed: int = 0
-    """Which images, and which views of them."""
+    """Seed of the choice of images and of their views."""
 
     def __post_init__(self) -> None:
         if whole_number("images", self.images, "choose 2 or more") < 2:
@@ -36,7 +36,7 @@ class PairSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairSample:
-    """Two views of N images as a method sees them; tensors on the CPU, values in float32.
+    """Two views of N images, with what a method computes of them; float32, on the CPU.
 
     Pair (i, j) is the first view of image i with the second view of image j, so that the diagonal
     holds the positive pairs. What a method does not have is None: MAE has no heads, and the
@@ -56,9 +56,9 @@ class PairSample:
     channel_tau: torch.Tensor | None
     """τ of pairs of channels, (C, D, D)."""
     positive_bounds: Bounds | None
-    """Between which τ of positive pairs adapts; None: it does not, or without bounds."""
+    """Bounds of τ of positive pairs; None: it does not adapt, or has no bounds."""
     negative_bounds: Bounds | None
-    """Between which τ of negative pairs adapts."""
+    """Bounds of τ of negative pairs."""
     views: torch.Tensor
     """The views as pictures, uint8 (2, N, 3, S, S)."""
     images: torch.Tensor
@@ -68,21 +68,21 @@ class PairSample:
     classes: tuple[str, ...]
     """Names of the classes."""
     source: str = ""
-    """Which images they are: "validation images of cifar10"."""
+    """Description of the images, such as "validation images of cifar10"."""
     unreadable: tuple[tuple[str, str], ...] = ()
-    """Files that were drawn and could not be read, with the reason: they are left out."""
+    """Files that could not be read and are left out, each with the reason."""
 
     def __len__(self) -> int:
         return len(self.h)
 
     @property
     def num_heads(self) -> int:
-        """C, 0 for a method without heads."""
+        """Number of heads C; 0 for a method without heads."""
         return 0 if self.s is None else len(self.s)
 
     @property
     def positives_differ(self) -> bool:
-        """Return whether positive pairs have different temperatures."""
+        """Whether positive pairs have different temperatures."""
         if self.tau is None:
             return False
         tau = positives(self.tau)
@@ -90,21 +90,27 @@ class PairSample:
 
     @property
     def bounds(self) -> Bounds | None:
-        """Between which τ adapts, in pairs of either sign."""
+        """Bounds of τ over pairs of both signs."""
         bounds = [b for b in (self.positive_bounds, self.negative_bounds) if b is not None]
         return (min(b[0] for b in bounds), max(b[1] for b in bounds)) if bounds else None
 
 
 def positives(matrix: torch.Tensor) -> torch.Tensor:
-    """The positive pairs of (…, N, N): the diagonal, (…, N)."""
+    """Return the positive pairs of (…, N, N): the diagonal, (…, N).
+
+    Example:
+        >>> positives(torch.arange(9).view(3, 3))
+        tensor([0, 4, 8])
+    """
     return matrix.diagonal(dim1=-2, dim2=-1)
 
 
 def negatives(matrix: torch.Tensor) -> torch.Tensor:
-    """The negative pairs of (…, N, N): all but the diagonal, row by row, (…, N (N − 1)).
+    """Return the negative pairs of (…, N, N): all but the diagonal, row by row, (…, N (N − 1)).
 
-    >>> negatives(torch.arange(9).view(3, 3))
-    tensor([1, 2, 3, 5, 6, 7])
+    Example:
+        >>> negatives(torch.arange(9).view(3, 3))
+        tensor([1, 2, 3, 5, 6, 7])
     """
     n = matrix.shape[-1]
     return matrix[..., ~torch.eye(n, dtype=torch.bool, device=matrix.device)]
@@ -119,39 +125,46 @@ def pair_sample(
     *,
     device: torch.device | str = "cpu",
 ) -> PairSample:
-    """What a method sees of two random views of some images; it is moved to `device`.
+    """Compute features, similarities and temperatures of two random views of some images.
 
-    The images are those that the set probes with, where there are some, else those it is trained
-    on; files that cannot be read are left out. Views have the size and the normalization that the
-    backbone was trained with. The method is looked at in evaluation mode, where batch norm has the
-    statistics it has learned. Everything random follows from `settings.seed`.
+    The images are those held out for probes, if there are any, else the training images. Views have
+    the size and the normalization that the backbone was trained with. The method is in evaluation
+    mode.
 
-    >>> from amcl.backbones import Backbone, BackboneSettings
-    >>> from amcl.data import load_dataset
-    >>> from amcl.methods import SimCLRSettings, make_method
-    >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
-    >>> method = make_method(SimCLRSettings(heads=3), backbone)
-    >>> sample = pair_sample(method, load_dataset("builtin"), settings=PairSettings(images=8))
-    >>> sample.s.shape, sample.views.shape
-    (torch.Size([3, 8, 8]), torch.Size([2, 8, 3, 32, 32]))
+    Args:
+        method: The method; it is moved to `device`.
+        data: The data set.
+        views: Settings of the views; None for the defaults.
+        settings: Number of images, and the seed of everything random.
+        device: Device to compute on.
+
+    Example:
+        >>> from amcl.backbones import Backbone, BackboneSettings
+        >>> from amcl.data import load_dataset
+        >>> from amcl.methods import SimCLRSettings, make_method
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> method = make_method(SimCLRSettings(heads=3), backbone)
+        >>> sample = pair_sample(method, load_dataset("builtin"), settings=PairSettings(images=8))
+        >>> sample.s.shape, sample.views.shape
+        (torch.Size([3, 8, 8]), torch.Size([2, 8, 3, 32, 32]))
     """
     settings = PairSettings() if settings is None else settings
     images, labels, classes = _source(data)
     part = "training" if data.probe is None else data.probe.split
     chosen = sample(len(images), settings.images, seed_of(settings.seed, "pairs"))
     read = _read(images, chosen)
-    look = _Look(method.to(device), data, ViewSettings() if views is None else views, device)
+    compute = _Forward(method.to(device), data, ViewSettings() if views is None else views, device)
     with eval_mode(method):
-        seen = look(read, generator(settings.seed, "views"))
-        for name, h in (("h", seen.h), ("h0", seen.h0), ("h1", seen.h1)):
-            check_finite(name, h)
-        matrices = _matrices(method, *seen.compared)
+        outputs = compute(read, generator(settings.seed, "views"))
+        for name in ("h", "h0", "h1"):
+            check_finite(name, getattr(outputs, name))
+        matrices = _matrices(method, *outputs.projections)
     return PairSample(
-        h=seen.h,
-        h0=seen.h0,
-        h1=seen.h1,
+        h=outputs.h,
+        h0=outputs.h0,
+        h1=outputs.h1,
         **matrices,
-        views=seen.views,
+        views=outputs.views,
         images=read.pixels,
         labels=None if labels is None else labels[read.kept],
         classes=classes,
@@ -167,11 +180,11 @@ def _source(data: DataSet) -> tuple[Images, torch.Tensor | None, tuple[str, ...]
 
 
 class _Read(NamedTuple):
-    """Images as they are stored; those that can be read."""
+    """Images as they are stored, without those that cannot be read."""
 
     pixels: torch.Tensor  # uint8 (N, 3, H, W)
     shapes: torch.Tensor | None  # (N, 2)
-    kept: torch.Tensor  # which images of their set they are
+    kept: torch.Tensor  # their indices in the set
     unreadable: tuple[tuple[str, str], ...]
 
 
@@ -186,67 +199,69 @@ def _read(images: Images, chosen: torch.Tensor) -> _Read:
     return _Read(batch.pixels, batch.shapes, batch.select(chosen), tuple(batch.unreadable))
 
 
-class _Seen(NamedTuple):
-    """What is seen of images and two views of each."""
+class _Outputs(NamedTuple):
+    """Outputs for images and two views of each."""
 
     h: torch.Tensor
     h0: torch.Tensor
     h1: torch.Tensor
     views: torch.Tensor
-    compared: tuple[torch.Tensor, ...]  # two (C, N, D), none without heads
+    projections: tuple[torch.Tensor, ...]  # two (C, N, D), none without heads
 
     @staticmethod
-    def of(parts: "list[_Seen]") -> "_Seen":
-        """All of them together."""
-        h, h0, h1, views, compared = zip(*parts, strict=True)
-        both = tuple(torch.cat(z, 1) for z in zip(*compared, strict=True))
-        return _Seen(torch.cat(h), torch.cat(h0), torch.cat(h1), torch.cat(views, 1), both)
+    def concatenate(parts: "list[_Outputs]") -> "_Outputs":
+        """Return the outputs of several batches as one."""
+        h, h0, h1, views, projections = zip(*parts, strict=True)
+        both = tuple(torch.cat(z, 1) for z in zip(*projections, strict=True))
+        return _Outputs(torch.cat(h), torch.cat(h0), torch.cat(h1), torch.cat(views, 1), both)
 
 
-class _Look:
-    """Shows images and two views of each to a method, some at a time."""
+class _Forward:
+    """Computes the outputs of a method for images and two views of each, in batches."""
 
     def __init__(
         self, method: Method, data: DataSet, settings: ViewSettings, device: torch.device | str
     ) -> None:
         size = method.backbone.image_size
         mean, std = method.backbone.normalization or (data.mean, data.std)
-        self.method, self.device = method, device
+        self.method = method
+        self.device = device
         self.views = Views(size, settings, mean=mean, std=std)
         self._mean, self._std = (torch.tensor(x, device=device).view(3, 1, 1) for x in (mean, std))
-        # As in evaluation: of large pictures the middle, of small ones all.
+        # As in evaluation: the middle of large pictures, all of small ones.
         self._crop = CROP if data.train.canvas[0] > size > SMALL else None
 
-    def __call__(self, read: _Read, random: torch.Generator) -> _Seen:
+    def __call__(self, read: _Read, random: torch.Generator) -> _Outputs:
         n = len(read.pixels)
         drawn = self.views.draw(n, generator=random, shapes=read.shapes)
         starts = range(0, n, BATCH)
-        return _Seen.of([self._part(read, drawn, slice(i, i + BATCH)) for i in starts])
+        parts = [self._batch(read, drawn, slice(start, start + BATCH)) for start in starts]
+        return _Outputs.concatenate(parts)
 
-    def _part(self, read: _Read, drawn: ViewParameters, rows: slice) -> _Seen:
+    def _batch(self, read: _Read, drawn: ViewParameters, rows: slice) -> _Outputs:
         pixels = read.pixels[rows].to(self.device)
         shapes = None if read.shapes is None else read.shapes[rows]
         views = self.views(pixels, drawn.rows(rows.start, rows.stop).to(self.device))
         plain = self.views.plain(pixels, shapes, self._crop)
         h, h0, h1 = (self.method.backbone(x).float().cpu() for x in (plain, *views))
-        compared: tuple[torch.Tensor, ...] = ()
+        projections: tuple[torch.Tensor, ...] = ()
         if isinstance(self.method, HeadMethod):
-            compared = self.method.compared(list(views))
-        return _Seen(h, h0, h1, self._pictures(views), compared)
+            projections = self.method.compared(list(views))
+        return _Outputs(h, h0, h1, self._pictures(views), projections)
 
     def _pictures(self, views: torch.Tensor) -> torch.Tensor:
-        """Normalized views as bytes, on the CPU."""
+        """Return normalized views as bytes, on the CPU."""
         values = (views * self._std + self._mean) * 255
         return values.round_().clamp_(0, 255).to(torch.uint8).cpu()
 
 
-def _matrices(method: Method, *compared: torch.Tensor) -> dict[str, Any]:
-    """Similarities and temperatures, as `PairSample` names them."""
+def _matrices(method: Method, *projections: torch.Tensor) -> dict[str, Any]:
+    """Return similarities and temperatures, as `PairSample` names them."""
     names = ("s", "tau", "channel_tau", "positive_bounds", "negative_bounds")
     matrices: dict[str, Any] = dict.fromkeys(names)
     if not isinstance(method, HeadMethod):
         return matrices
-    z0, z1 = compared
+    z0, z1 = projections
     matrix = method.loss.pair_matrix(z0, z1)
     if not (matrix.s.isfinite().all() and matrix.tau.isfinite().all()):
         raise ValueError("the heads give values that are not finite: the weights are damaged.")

@@ -22,15 +22,19 @@ def sample_of_run(
     data_root: str | None = None,
     device: torch.device | str | None = None,
 ) -> PairSample:
-    """What the method of a run sees of its own images, by its newest checkpoint.
+    """Compute the sample of pairs of a run, by its newest checkpoint and with views as in training.
 
-    `data` and `data_root` say where the images lie now, if they were moved. Views are drawn as in
-    training. `device`: a GPU where there is one, unless given.
+    Args:
+        run: The run folder.
+        settings: Number of images and seed.
+        data: The images, if they were moved or are to be others.
+        data_root: Folder of named sets, if it was moved.
+        device: Device to compute on; None for a GPU where there is one.
     """
     folder = RunFolder(Path(run).expanduser())
-    config, method = folder.read_config(), load_method(folder.path)
-    size = method.backbone.image_size
-    images = _images(folder, config, size, data, data_root)
+    config = folder.read_config()
+    method = load_method(folder.path)
+    images = _images(folder, config, method.backbone.image_size, data, data_root)
     device = find_accelerator("auto") if device is None else device
     return pair_sample(method, images, config.views, settings, device=device)
 
@@ -38,9 +42,9 @@ def sample_of_run(
 def _images(
     folder: RunFolder, config: Config, size: int, data: str | None, data_root: str | None
 ) -> DataSet:
-    """The run's images, none of them decoded yet where they lie in files."""
+    """Return the images of the run; those in files are not decoded yet."""
     trained_on = config.data
-    where = replace(
+    settings = replace(
         trained_on,
         source=trained_on.source if data is None else data,
         data_root=trained_on.data_root if data_root is None else data_root,
@@ -49,7 +53,7 @@ def _images(
         memory=0.0,
     )
     try:
-        return load_data(replace(config, data=where))
+        return load_data(replace(config, data=settings))
     except FileNotFoundError as error:
         if data is not None or data_root is not None:
             raise

@@ -25,7 +25,7 @@ def backbone_similarity(sample: PairSample) -> torch.Tensor:
 
 
 def separations(sample: PairSample) -> dict[str, Separation]:
-    """Return how far positive pairs stand apart from negative ones.
+    """Measure how far positive pairs are separated from negative ones.
 
     Args:
         sample: Two views of some images.

@@ -1,4 +1,4 @@
-"""Temperatures of a sample: their spread in each head, and how far heads differ."""
+"""Statistics of the temperatures of a sample, in each head and between heads."""
 
 from dataclasses import dataclass
 from typing import get_args
@@ -18,15 +18,19 @@ class HeadTemperatures:
     """τ of the pairs of one sign in one head."""
 
     head: int
-    """Counted from 1."""
+    """Number of the head, from 1."""
     sign: Sign
+    """Sign of the pairs."""
     mean: float
+    """Mean of τ."""
     std: float
+    """Standard deviation of τ."""
     at_lower: float | None
     """Share of pairs at the lower bound; None where there is none."""
     at_upper: float | None
+    """Share of pairs at the upper bound; None where there is none."""
     quantiles: tuple[float, ...]
-    """At `QUANTILES`: the least, 5 %, quarter, middle, three quarters, 95 %, the greatest."""
+    """Quantiles of τ at `QUANTILES`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +45,19 @@ class Temperatures:
     """Mean over negative pairs of the variance of τ over heads."""
 
     def of(self, sign: Sign) -> tuple[HeadTemperatures, ...]:
-        """Those of one sign, head by head."""
+        """Return the statistics of one sign, head by head."""
         return tuple(row for row in self.heads if row.sign == sign)
 
 
 def temperatures(sample: PairSample) -> Temperatures:
-    """Statistics of the temperatures of a sample; a method without temperatures is an error."""
+    """Compute statistics of the temperatures of a sample.
+
+    Args:
+        sample: Two views of some images.
+
+    Raises:
+        ValueError: If the method has no temperatures.
+    """
     tau = sample.channel_tau if sample.tau is None else sample.tau
     if tau is None:
         raise ValueError("there are no heads, and so no temperatures to look at.")
@@ -78,5 +89,5 @@ def _rows(sample: PairSample, tau: torch.Tensor, sign: Sign) -> list[HeadTempera
 
 
 def _between(tau: torch.Tensor) -> float:
-    """(C, pairs) → the mean variance over heads."""
+    """Return the mean over pairs of the variance over heads. tau: (C, pairs)."""
     return tau.var(0, correction=0).mean().item()

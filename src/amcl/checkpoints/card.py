@@ -1,4 +1,4 @@
-"""A model card: what a model is, how it was trained, what it scores and how to load it."""
+"""Model cards: the network, its training, its scores, and the code that loads it."""
 
 import html
 import json
@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from amcl.checkpoints.evaluations import Result, how, read_results, spelled
-from amcl.checkpoints.subject import Subject
+from amcl.checkpoints.evaluations import Result, describe, format_metric, read_results
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.config import Config
 from amcl.metrics.features import fingerprint
 
@@ -20,42 +20,52 @@ CITATION = """@inproceedings{wang2024adaptive,
 
 
 def model_card(
-    subject: Subject, *, weights: str = "backbone.safetensors", load: str | None = None
+    model: LoadedModel, *, weights: str = "backbone.safetensors", load: str | None = None
 ) -> str:
-    """The card in Markdown, with the front matter that the Hugging Face hub reads.
+    """Return the card in Markdown, with the front matter that the Hugging Face hub reads.
 
-    `weights` is the file beside the card; `load` the Python that loads it with amcl. Scores are
-    those of exactly these weights in the run's `evaluation` folder.
+    Scores are those of exactly these weights in the `evaluation` folder of the run.
+
+    Args:
+        model: The model, as `open_model` returns it.
+        weights: Name of the file of the weights, beside the card.
+        load: Python code that loads the file with amcl; None for `amcl.load`.
+
+    Example:
+        >>> from amcl.checkpoints import open_model
+        >>> card = model_card(open_model("resnet18", width=0.25, image_size=32))
+        >>> card.splitlines()[1]
+        'library_name: amcl'
     """
     load = load or f"import amcl\n\nbackbone = amcl.load({json.dumps(weights)})"
     parts = [
-        _front_matter(subject),
-        _about(subject),
-        *([] if subject.config is None else [_training(subject, subject.config)]),
-        _input(subject),
-        *_scores(scores_of(subject)),
-        f"## How to load it\n\nWith timm alone:\n\n{_python(subject.backbone.code(weights))}\n\n"
+        _front_matter(model),
+        _about(model),
+        *([] if model.config is None else [_training(model, model.config)]),
+        _input(model),
+        *_scores(scores_of(model)),
+        f"## How to load it\n\nWith timm alone:\n\n{_python(model.backbone.code(weights))}\n\n"
         f"With amcl:\n\n{_python(load)}",
-        *([] if subject.config is None else [f"## Citation\n\n```bibtex\n{CITATION}\n```"]),
+        *([] if model.config is None else [f"## Citation\n\n```bibtex\n{CITATION}\n```"]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def scores_of(subject: Subject) -> list[Result]:
-    """What evaluations found for exactly these weights, sorted."""
-    if subject.folder is None:
+def scores_of(model: LoadedModel) -> list[Result]:
+    """Return the results of exactly these weights, sorted."""
+    if model.folder is None:
         return []
-    results = read_results(subject.folder)
-    sha256 = fingerprint(subject.backbone) if results else None
-    same = [result for result in results if result.model.get("sha256") == sha256]
-    return sorted(same, key=lambda r: (r.data, r.split, r.protocol, r.seed, r.time))
+    results = read_results(model.folder)
+    sha256 = fingerprint(model.backbone) if results else None
+    results = [result for result in results if result.model.get("sha256") == sha256]
+    return sorted(results, key=lambda r: (r.data, r.split, r.protocol, r.seed, r.time))
 
 
-def _front_matter(subject: Subject) -> str:
-    tags = ["self-supervised-learning", "timm", subject.backbone.settings.name]
-    if subject.config is not None:
-        tags.append(subject.config.method.name)
-        if subject.config.method.has_negatives:
+def _front_matter(model: LoadedModel) -> str:
+    tags = ["self-supervised-learning", "timm", model.backbone.settings.name]
+    if model.config is not None:
+        tags.append(model.config.method.name)
+        if model.config.method.has_negatives:
             tags.append("contrastive-learning")
     return "\n".join(
         [
@@ -70,42 +80,43 @@ def _front_matter(subject: Subject) -> str:
     )
 
 
-def _about(subject: Subject) -> str:
-    backbone = subject.backbone
+def _about(model: LoadedModel) -> str:
+    backbone = model.backbone
     network = f"{backbone.settings.name}{_times(backbone.settings.width)}"
     count = sum(p.numel() for p in backbone.parameters())
     features = (
         f"It turns images of {backbone.image_size}×{backbone.image_size} pixels into "
         f"{backbone.dim} features; {count:,} parameters."
     )
-    if subject.config is None:
-        said = "".join(f"\n- {_cell(note)}" for note in subject.notes)
-        text = f"A backbone. {features}{chr(10) * bool(said)}{said}"
-        return f"# {network}\n\n{text}"
-    method = subject.config.method.label
-    images = "images" if subject.images is None else f"{subject.images:,} images"
-    data = _cell(subject.config.data.name)
+    if model.config is None:
+        notes = "\n".join(f"- {_cell(note)}" for note in model.notes)
+        return f"# {network}\n\nA backbone. {features}\n\n{notes}".rstrip()
+    method = model.config.method.label
+    images = "images" if model.images is None else f"{model.images:,} images"
+    data = _cell(model.config.data.name)
     return (
         f"# {network}, pre-trained with {method}\n\n"
         f"A backbone, pre-trained without labels on {images} of {data}. {features}"
     )
 
 
-def _data(source: str) -> str:
-    """A data set by its name; of a folder, the last part of its path."""
+def _last_part(source: str) -> str:
+    """Return the name of a data set or file; of a path, its last part."""
     return Path(source).name or source
 
 
-def _training(subject: Subject, config: Config) -> str:
-    method, optimizer, run = config.method, config.optimizer, config.run
+def _training(model: LoadedModel, config: Config) -> str:
+    method = config.method
+    optimizer = config.optimizer
+    run = config.run
     rows: list[tuple[str, Any]] = [
         ("method", method.label),
         *method.facts(),
         *_start(config),
         ("views", config.views.operations),
         ("data", config.data.name),
-        ("images", "not known" if subject.images is None else f"{subject.images:,}"),
-        ("epochs", _epochs(subject, run.epochs)),
+        ("images", "not known" if model.images is None else f"{model.images:,}"),
+        ("epochs", _epochs(model, run.epochs)),
         ("batch size", run.batch_size),
         ("optimizer", f"{optimizer.name}, {optimizer.schedule} schedule"),
         ("learning rate", f"{optimizer.peak_rate(run.batch_size):g}"),
@@ -116,26 +127,26 @@ def _training(subject: Subject, config: Config) -> str:
 
 
 def _start(config: Config) -> list[tuple[str, Any]]:
-    """Whose weights it began with, if not random ones."""
+    """Return the weights that training started from, if they were not random."""
     first = None if config.run.init else config.method.first_stage(config)
     if first is not None:
         masked = ", ".join(f"{value} {name}" for name, value in first.method.facts())
         name = first.method.label
         return [("starts from", f"{name}, {first.run.epochs} epochs, {masked}")]
     if config.run.init is not None:
-        return [("starts from", _cell(Path(config.run.init).name or config.run.init))]
+        return [("starts from", _cell(_last_part(config.run.init)))]
     return []
 
 
-def _epochs(subject: Subject, epochs: int) -> str:
-    if subject.epoch is None or subject.epoch == epochs:
+def _epochs(model: LoadedModel, epochs: int) -> str:
+    if model.epoch is None or model.epoch == epochs:
         return str(epochs)
-    return f"{subject.epoch:g} of {epochs}"
+    return f"{model.epoch:g} of {epochs}"
 
 
-def _input(subject: Subject) -> str:
-    size = subject.backbone.image_size
-    rows = [("mean", *map(repr, subject.mean)), ("std", *map(repr, subject.std))]
+def _input(model: LoadedModel) -> str:
+    size = model.backbone.image_size
+    rows = [("mean", *map(repr, model.mean)), ("std", *map(repr, model.std))]
     return (
         f"## Input\n\nImages as float tensors (N, 3, {size}, {size}), RGB: pixels in [0, 1], less "
         f"the mean, over the standard deviation.\n\n{_table(('', 'red', 'green', 'blue'), rows)}"
@@ -148,9 +159,9 @@ def _scores(results: Sequence[Result]) -> list[str]:
     rows = [
         (
             result.protocol,
-            f"{_data(result.data)}, {result.split}",
-            ", ".join(f"{name} {spelled(result, name)}" for name in result.metrics),
-            "; ".join([*how(result).splitlines(), f"seed {result.seed}"]),
+            f"{_last_part(result.data)}, {result.split}",
+            ", ".join(f"{name} {format_metric(result, name)}" for name in result.metrics),
+            "; ".join([*describe(result).splitlines(), f"seed {result.seed}"]),
         )
         for result in results
     ]
@@ -171,5 +182,5 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that cannot break out of a line or a cell, nor pass for HTML."""
+    """Return text that cannot break out of a line or a cell, nor pass for HTML."""
     return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")

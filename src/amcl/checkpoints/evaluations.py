@@ -1,4 +1,4 @@
-"""What an evaluation found: a JSON file for each result, and a table for people."""
+"""Results of evaluations: a JSON file for each result, and a table for people."""
 
 import json
 import math
@@ -14,166 +14,190 @@ from rich.table import Table
 from amcl.environment import environment
 from amcl.files import digest, write_text
 
-_KINDS: dict[Any, type] = {
-    str: str,
-    int: int,
-    dict[str, float]: dict,
-    dict[str, Any]: dict,
-}
-_TOLD = {  # settings that are shown with the numbers
-    "knn": ("k", "tau", "metric"),
-    "linear": ("epochs", "augment"),
-    "logistic": ("standardize",),
-    "few-labels": ("draws", "cost"),
-    "finetune": ("epochs", "layer_decay", "scratch"),
-    "unlabeled": ("views",),
-}
-_CHECKPOINTS = (".pt", ".pth", ".ckpt")  # a model of such a name is a state on the way
-FOLDER = "evaluation"  # in a run folder
-CLASSIFIER = ".safetensors"  # the ending of a fine-tuned classifier, beside its result
-SHARES = ("top1", "top5", "n=", "supervised n=", "train_top1", "balanced")  # shown in per cent
-SURE = 1000  # images judged on from which accuracies are shown without their interval
-BETTER = {  # which direction of a measure without labels is better
+FOLDER = "evaluation"
+"""Folder of the results in a run folder."""
+CLASSIFIER = ".safetensors"
+"""Ending of the file of a fine-tuned classifier, beside its result."""
+SHARES = ("top1", "top5", "n=", "supervised n=", "train_top1", "balanced")
+"""Beginnings of the names of metrics that are shown in percent."""
+BETTER = {
     **dict.fromkeys(("alignment", "uniformity", "negative_similarity", "overlap"), "↓"),
     **dict.fromkeys(("effective_rank", "spread", "positive_similarity", "auroc"), "↑"),
+}
+"""Metric without labels → the direction that is better."""
+_MANY_IMAGES = 1000  # test images from which accuracies are shown without their interval
+_CHECKPOINTS = (".pt", ".pth", ".ckpt")  # endings of models that are checkpoints of a run
+_TYPES: dict[Any, type] = {
+    str: str,
+    int: int,
+    list[str]: list,
+    dict[str, float]: dict,
+    dict[str, Any]: dict,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One protocol on one model and one split of one data set.
-
-    - `model`: its name and the SHA-256 of its weights; `data`: its name, and that of its images;
-    - `settings`: all that the protocol was told, with its `seed`;
-    - `metrics`: the numbers, shares from 0 to 1; `details`: what they were chosen from, and notes.
-    """
+    """Result of one protocol, on one model and one split of one data set."""
 
     protocol: str
+    """Name of the protocol."""
     data: str
+    """Name of the data set."""
     split: str
+    """Name of the split: test, validation, or train without labels."""
     metrics: dict[str, float]
+    """Numbers by name; accuracies are shares from 0 to 1."""
     model: dict[str, Any]
+    """Name of the model, and the SHA-256 of its weights."""
     settings: dict[str, Any]
+    """All settings of the protocol."""
     seed: int
+    """Seed of everything random."""
     images: dict[str, Any] = field(default_factory=dict)
+    """Numbers of images by split, and their SHA-256."""
     details: dict[str, Any] = field(default_factory=dict)
+    """What the numbers were chosen from, accuracies by class, notes."""
+    shown: list[str] = field(default_factory=list)
+    """Names of the settings that are shown beside the numbers."""
     environment: dict[str, Any] = field(default_factory=environment)
+    """Versions and hardware."""
     time: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    """Time of the result, UTC."""
 
     @property
     def key(self) -> str:
-        """The same for the same protocol, settings, seed, images and weights."""
-        same = (self.protocol, self.data, self.split, self.settings, self.seed, self.images)
+        """Digest that is the same for the same protocol, settings, seed, images and weights."""
+        parts = (self.protocol, self.data, self.split, self.settings, self.seed, self.images)
         model = (self.model.get("sha256"), self.checkpoint)
-        return digest([json.dumps([*same, *model], sort_keys=True).encode()])[:8]
+        return digest([json.dumps([*parts, *model], sort_keys=True).encode()])[:8]
 
     @property
     def checkpoint(self) -> str:
-        """The name of the checkpoint that was judged; "" for the model of a run."""
+        """Name of the checkpoint that was evaluated; "" for the final model of a run."""
         name = Path(str(self.model.get("name", ""))).name
         return name if name.endswith(_CHECKPOINTS) else ""
 
-    def path(self, run: Path) -> Path:
-        """Where this lies in a run folder."""
-        name = f"{self.protocol}-{_plain(self.data)}-{self.split}-{self.key}.json"
-        return run / FOLDER / name
-
-    def classifier(self, run: Path) -> Path | None:
-        """Where the classifier lies that this is the result of, if there is one."""
-        path = self.path(run).with_suffix(CLASSIFIER)
-        return path if path.is_file() else None
-
     @property
-    def judged(self) -> int | None:
-        """How many images it was judged on."""
+    def num_test_images(self) -> int | None:
+        """Number of images that were evaluated on."""
         count = self.images.get(self.split)
         return count if isinstance(count, int) else None
 
+    def path(self, run: Path) -> Path:
+        """Return the file of this result in a run folder."""
+        name = f"{self.protocol}-{_file_name(self.data)}-{self.split}-{self.key}.json"
+        return run / FOLDER / name
+
+    def classifier(self, run: Path) -> Path | None:
+        """Return the file of the classifier that this is the result of, if there is one."""
+        path = self.path(run).with_suffix(CLASSIFIER)
+        return path if path.is_file() else None
+
     def write(self, run: Path) -> Path:
-        """Put this into the run folder; only the same measurement is replaced."""
+        """Write this to the run folder; only a result of the same key is replaced."""
         text = json.dumps(asdict(self), indent=2, allow_nan=False, ensure_ascii=False)
         write_text(self.path(run), text + "\n")
         return self.path(run)
 
 
 def read_results(run: str | Path) -> list[Result]:
-    """All results in a run folder, by the time they were found."""
-    found = [_read(path) for path in sorted((Path(run) / FOLDER).glob("*.json"))]
-    return sorted(found, key=lambda result: (result.time, result.protocol))
+    """Return all results in a run folder, sorted by time.
+
+    Args:
+        run: The run folder.
+
+    Example:
+        >>> read_results("no-such-folder")
+        []
+    """
+    results = [_read(path) for path in sorted((Path(run) / FOLDER).glob("*.json"))]
+    return sorted(results, key=lambda result: (result.time, result.protocol))
 
 
-def table(results: Sequence[Result], name: str) -> Table:
-    """Results of one model and data set for people: protocol, numbers, and what they hang on."""
-    on = dict.fromkeys(f"{result.data}, {result.split}" for result in results)
-    title = f"{name} on {'; '.join(on)}"
-    out = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
-    out.add_column("protocol", no_wrap=True)
-    out.add_column("result", no_wrap=True)
-    out.add_column("how", overflow="fold")
+def results_table(results: Sequence[Result], name: str) -> Table:
+    """Return a table for the terminal: protocol, numbers, settings.
+
+    Args:
+        results: Results of one model.
+        name: Name of the model.
+    """
+    data = dict.fromkeys(f"{result.data}, {result.split}" for result in results)
+    title = f"{name} on {'; '.join(data)}"
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table.add_column("protocol", no_wrap=True)
+    table.add_column("result", no_wrap=True)
+    table.add_column("how", overflow="fold")
     for result in results:
-        numbers = "\n".join(f"{n} {spelled(result, n)}" for n in result.metrics)
-        out.add_row(result.protocol, numbers, how(result))
-        out.add_section()
-    return out
+        numbers = [f"{metric} {format_metric(result, metric)}" for metric in result.metrics]
+        table.add_row(result.protocol, "\n".join(numbers), describe(result))
+        table.add_section()
+    return table
 
 
-def spelled(result: Result, name: str) -> str:
-    """A number as people read it: shares in per cent, with the std of several draws.
+def format_metric(result: Result, name: str) -> str:
+    """Return a number of a result as text: shares in percent, with the std of several draws.
 
     Shares of fewer than 1,000 images come with their 95 % interval; measures without labels with
-    an arrow to what is better.
+    an arrow to the direction that is better.
     """
-    value, std = result.metrics[name], result.details.get("std", {}).get(name)
+    value = result.metrics[name]
     if not name.startswith(SHARES):
-        better = BETTER.get(name) if result.protocol == "unlabeled" else None
-        return f"{value:.4g} {better}" if better else f"{value:.4g}"
+        return f"{value:.4g} {BETTER.get(name, '')}".rstrip()
+    std = result.details.get("std", {}).get(name)
     text = f"{value:.1%}" if std is None else f"{value:.1%} ± {std:.1%}"
     interval = result.details.get("interval", {}).get(name)
-    if interval is None or result.judged is None or result.judged >= SURE:
+    if interval is None or not _has_few_images(result):
         return text
     return f"{text} [{interval[0]:.1%}, {interval[1]:.1%}]"
 
 
-def how(result: Result) -> str:
-    """Lines: the settings that matter most and what was chosen; how many images; notes."""
-    told = []
-    for name in _TOLD.get(result.protocol, ()):
+def describe(result: Result) -> str:
+    """Return lines on a result: its most important settings, numbers of images, notes."""
+    settings = []
+    for name in result.shown:
         value = result.settings.get(name)
         if value is True:
-            told.append(name)
+            settings.append(name)
         elif value not in (None, False):
-            told.append(f"{name} {value}")
-    told += [_chosen(result.details, name) for name in ("lr", "cost") if name in result.details]
+            settings.append(f"{name} {value}")
+    settings += [_choice(result.details, name) for name in ("lr", "cost") if name in result.details]
     counts = ", ".join(f"{n:,} {what}" for what, n in result.images.items() if what != "sha256")
-    notes = [f"note: {note}" for note in result.details.get("notes", ())]
-    lines = [", ".join(told), counts]
+    lines = [", ".join(settings), counts]
     if any(name in BETTER for name in result.metrics):
         lines.append("↑ higher is better, ↓ lower is better")
-    if result.judged is not None and result.judged < SURE and "interval" in result.details:
+    if _has_few_images(result) and "interval" in result.details:
         lines.append("[…]: 95 % interval, by the number of images")
-    return "\n".join(line for line in (*lines, *notes) if line)
+    lines += [f"note: {note}" for note in result.details.get("notes", ())]
+    return "\n".join(line for line in lines if line)
 
 
-def _chosen(details: Mapping[str, Any], name: str) -> str:
-    held, tried = details.get("hold_out_images"), details.get("hold_out_top1", ())
-    chosen, folds = f"{name} {details[name]:g}", details.get("folds", 1)
-    if not held:
-        return chosen
-    where = f"by {folds}-fold cross-validation"
+def _has_few_images(result: Result) -> bool:
+    return result.num_test_images is not None and result.num_test_images < _MANY_IMAGES
+
+
+def _choice(details: Mapping[str, Any], name: str) -> str:
+    """Return the value that was chosen from a grid, and by which images."""
+    value = f"{name} {details[name]:g}"
+    held_out = details.get("hold_out_images")
+    if not held_out:
+        return value
+    folds = details.get("folds", 1)
+    images = f"by {folds}-fold cross-validation"
     if folds == 1:
-        where = f"on {held:,} held-out training images"
-    return f"{chosen} (best of {len(tried)} values, {where})"
+        images = f"on {held_out:,} held-out training images"
+    return f"{value} (best of {len(details.get('hold_out_top1', ()))} values, {images})"
 
 
 def _read(path: Path) -> Result:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        known = {f.name for f in fields(Result)}
-        if not isinstance(values, dict) or not set(values) <= known:
+        names = {f.name for f in fields(Result)}
+        if not isinstance(values, dict) or not set(values) <= names:
             raise ValueError("it is no result of an evaluation")
         result = Result(**values)
         for f in fields(Result):
-            if f.type in _KINDS and type(getattr(result, f.name)) is not _KINDS[f.type]:
+            if f.type in _TYPES and type(getattr(result, f.name)) is not _TYPES[f.type]:
                 raise ValueError(f"its {f.name} is {getattr(result, f.name)!r}")
         for name, value in result.metrics.items():
             if type(value) not in (int, float) or not math.isfinite(value):
@@ -185,5 +209,6 @@ def _read(path: Path) -> Result:
     return result
 
 
-def _plain(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(name).name) or "images"
+def _file_name(data: str) -> str:
+    """Return the name of a data set with nothing but letters, digits, - and _."""
+    return "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(data).name) or "images"

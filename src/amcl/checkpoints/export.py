@@ -1,4 +1,4 @@
-"""A model as files for other tools."""
+"""Export of a model as files for other tools."""
 
 import json
 import logging
@@ -12,28 +12,30 @@ import torch
 
 from amcl.checkpoints.card import model_card
 from amcl.checkpoints.files import export_backbone, save_tensors
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.method import saved_method
 from amcl.checkpoints.onnx_file import require_onnx, write_onnx
-from amcl.checkpoints.subject import Subject
 from amcl.errors import RunError
-from amcl.files import digest, write_text
+from amcl.files import digest, file_digest, write_text
 from amcl.metrics.features import fingerprint
 
-LIST = "export.json"  # what an export wrote: by it the next one knows its own files
+LIST = "export.json"
+"""File that lists what an export wrote, so that the next one knows its own files."""
 FILES = ("backbone.safetensors", "method.safetensors", "backbone.onnx", "README.md")
+"""Files that an export may write."""
 
 logger = logging.getLogger("amcl")
 
 
 def export(
-    subject: Subject,
+    model: LoadedModel,
     out: Path | None = None,
     *,
     onnx: bool = False,
     heads: bool = True,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Write a model into a new folder, `RUN/export` unless `out` says another.
+    """Write a model into a new folder.
 
     - `backbone.safetensors`: timm's keys; amcl and `Backbone.code` load it;
     - `method.safetensors`, with `heads` and where there is a checkpoint: heads and φ too;
@@ -43,77 +45,98 @@ def export(
     The folder may hold an earlier export of the same run, and nothing else. Files that are missing
     are added; to change or remove any takes `overwrite`. Files that a user edited or added are
     never touched.
+
+    Args:
+        model: The model, as `open_model` returns it.
+        out: The folder; None for `RUN/export`.
+        onnx: Whether to write an ONNX file.
+        heads: Whether to write the whole method, with its heads.
+        overwrite: Whether files of an earlier export may be replaced.
+
+    Returns:
+        The files of the export.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from amcl.checkpoints import open_model
+        >>> model = open_model("resnet18", width=0.25, image_size=32)
+        >>> with TemporaryDirectory() as folder:
+        ...     [path.name for path in export(model, Path(folder))]
+        ['README.md', 'backbone.safetensors', 'export.json']
     """
-    folder = _folder(subject, out)
-    earlier = _earlier(folder, subject)
+    folder = _folder(model, out)
+    earlier = _earlier(folder, model)
     if onnx:
         require_onnx()
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=".export-") as made:
-        staging = Path(made)
-        export_backbone(staging / "backbone.safetensors", subject.backbone, subject.trained())
-        if heads and subject.checkpoint is not None:
-            _write_method(staging / "method.safetensors", subject)
+    with TemporaryDirectory(dir=folder.parent, prefix=".export-") as temporary:
+        staging = Path(temporary)
+        export_backbone(staging / "backbone.safetensors", model.backbone, model.metadata())
+        if heads and model.checkpoint is not None:
+            _write_method(staging / "method.safetensors", model)
         if onnx:
-            write_onnx(subject.backbone, staging / "backbone.onnx")
-        write_text(staging / "README.md", model_card(subject))
-        return _put(staging, folder, subject, earlier, overwrite)
+            write_onnx(model.backbone, staging / "backbone.onnx")
+        write_text(staging / "README.md", model_card(model))
+        return _move(staging, folder, model, earlier, overwrite)
 
 
 @dataclass(frozen=True)
 class _Written:
-    """What an export left behind."""
+    """The content of `export.json`."""
 
     run: str
+    """Digest of the run."""
     weights: str
+    """Digest of the weights."""
     files: dict[str, str]
+    """File → SHA-256."""
 
 
-def _folder(subject: Subject, out: Path | None) -> Path:
+def _folder(model: LoadedModel, out: Path | None) -> Path:
     if out is not None:
         return out
-    if subject.folder is None:
-        raise ValueError(f"{subject.name} is no run: say where the files go, with --out FOLDER.")
-    return subject.folder / "export"
+    if model.folder is None:
+        raise ValueError(f"{model.name} is no run: say where the files go, with --out FOLDER.")
+    return model.folder / "export"
 
 
-def _run_of(subject: Subject) -> str:
-    """The same for all checkpoints of a run."""
-    if subject.config is None:
-        return fingerprint(subject.backbone)
-    return digest([subject.config.to_toml().encode()])
+def _run_of(model: LoadedModel) -> str:
+    """Return a digest that is the same for all checkpoints of a run."""
+    if model.config is None:
+        return fingerprint(model.backbone)
+    return digest([model.config.to_toml().encode()])
 
 
-def _earlier(folder: Path, subject: Subject) -> _Written | None:
-    """The export that the folder holds; an error if it holds anything else."""
+def _earlier(folder: Path, model: LoadedModel) -> _Written | None:
+    """Return the export that the folder holds; an error if it holds anything else."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file: choose a new folder with --out.")
     present = set(os.listdir(folder)) - {LIST} if folder.exists() else set()
     if not present:
         return None
-    elsewhere = "choose a new folder with --out."
+    fix = "choose a new folder with --out."
     if not (folder / LIST).is_file():
-        raise RunError(f"{folder} is not empty, and holds no export: {elsewhere}")
+        raise RunError(f"{folder} is not empty, and holds no export: {fix}")
     earlier = _read_list(folder / LIST)
     others = sorted(present - earlier.files.keys())
     if others:
-        raise RunError(f"{folder} holds {', '.join(others)} beside an export: {elsewhere}")
-    if earlier.run != _run_of(subject):
-        raise RunError(f"{folder} holds the export of another run: {elsewhere}")
-    changed = [n for n in sorted(present) if _sha256(folder / n) != earlier.files[n]]
+        raise RunError(f"{folder} holds {', '.join(others)} beside an export: {fix}")
+    if earlier.run != _run_of(model):
+        raise RunError(f"{folder} holds the export of another run: {fix}")
+    changed = [n for n in sorted(present) if file_digest(folder / n) != earlier.files[n]]
     if changed:
         raise RunError(
             f"{', '.join(changed)} in {folder} changed after the export and would be lost: move it "
-            f"away, or {elsewhere}"
+            f"away, or {fix}"
         )
     return earlier
 
 
 def _read_list(path: Path) -> _Written:
-    """What `export.json` says. It may come from anywhere: only names of our own files are taken."""
+    """Read `export.json`. It may come from anywhere, so names of other files are an error."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        written = _Written(said["run"], said["weights"], dict(said["files"]))
+        values = json.loads(path.read_text(encoding="utf-8"))
+        written = _Written(values["run"], values["weights"], dict(values["files"]))
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(
             f"{path} is damaged: remove the folder, or choose another: --out."
@@ -126,28 +149,29 @@ def _read_list(path: Path) -> _Written:
     return written
 
 
-def _write_method(path: Path, subject: Subject) -> None:
-    """The whole method, with its configuration in the metadata."""
-    assert subject.checkpoint is not None
-    saved = saved_method(subject.checkpoint)
-    own = subject.backbone.network.state_dict()
-    theirs = saved.backbone(subject.trained()).network.state_dict()
-    if not all(torch.equal(value.cpu(), theirs[name]) for name, value in own.items()):
+def _write_method(path: Path, model: LoadedModel) -> None:
+    """Write the whole method, with its configuration in the metadata."""
+    assert model.checkpoint is not None
+    saved = saved_method(model.checkpoint)
+    exported = model.backbone.network.state_dict()
+    stored = saved.backbone(model.metadata()).network.state_dict()
+    if not all(torch.equal(value.cpu(), stored[name]) for name, value in exported.items()):
         raise RunError(
-            f"the heads in {subject.checkpoint} are of another step than the backbone: export the "
+            f"the heads in {model.checkpoint} are of another step than the backbone: export the "
             "checkpoint itself, or leave the heads out with --no-heads."
         )
-    said: dict[str, Any] = {"config": saved.config.to_toml(), **subject.trained()}
-    save_tensors(path, saved.state, {"amcl": json.dumps(said)})
+    metadata: dict[str, Any] = {"config": saved.config.to_toml(), **model.metadata()}
+    save_tensors(path, saved.state, {"amcl": json.dumps(metadata)})
 
 
-def _put(
-    staging: Path, folder: Path, subject: Subject, earlier: _Written | None, overwrite: bool
+def _move(
+    staging: Path, folder: Path, model: LoadedModel, earlier: _Written | None, overwrite: bool
 ) -> list[Path]:
     """Move the files into the folder one by one, each whole, and then list them."""
-    new = {path.name: _sha256(path) for path in sorted(staging.iterdir())}
+    new = {path.name: file_digest(path) for path in sorted(staging.iterdir())}
     paths = [*(folder / name for name in new), folder / LIST]
-    weights, old = fingerprint(subject.backbone), {}
+    weights = fingerprint(model.backbone)
+    old = {}
     if earlier is not None:
         old = {name: sha for name, sha in earlier.files.items() if (folder / name).exists()}
     # Files of other weights would lie beside the new ones as if they belonged together.
@@ -167,14 +191,9 @@ def _put(
             (staging / name).replace(folder / name)
         for name in stale:
             (folder / name).unlink()
-        kept = {name: sha for name, sha in old.items() if name not in stale}
-        said = {"run": _run_of(subject), "weights": weights, "files": kept | new}
-        write_text(folder / LIST, json.dumps(said, indent=2) + "\n")
+        files = {name: sha for name, sha in old.items() if name not in stale} | new
+        listing = {"run": _run_of(model), "weights": weights, "files": files}
+        write_text(folder / LIST, json.dumps(listing, indent=2) + "\n")
     except OSError as error:
         raise RunError(f"could not write {folder} ({error}). Is the disk full?") from error
     return paths
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return digest(iter(lambda: file.read(2**24), b""))

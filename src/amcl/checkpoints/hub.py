@@ -20,7 +20,7 @@ from amcl.backbones import (
 )
 from amcl.checkpoints.card import model_card
 from amcl.checkpoints.files import export_backbone
-from amcl.checkpoints.subject import Subject
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.data.images import Rgb
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD
 
@@ -28,12 +28,28 @@ WEIGHTS = "model.safetensors"
 
 
 class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
-    """A backbone that can be pushed to the hub and fetched from it. images: (N, 3, S, S) → (N, D).
+    """A backbone that can be pushed to the hub and fetched from it: (N, 3, S, S) → (N, D).
 
     `HubBackbone.of(open_model("runs/first")).push_to_hub("me/first")` puts a run's backbone there
     with its model card, `HubBackbone.from_pretrained("me/first")` gets it back, and
     `save_pretrained(folder)` writes what would be pushed. Weights are safetensors with timm's keys,
     which `open_model` reads too; pickled weights are refused.
+
+    Args:
+        backbone: Name of the timm model.
+        image_size: Pixels a side of the images.
+        width: Factor of all widths of the network.
+        stem: Stem of the network, as in `BackboneSettings`.
+        patch: Pixels a side of the patches of a vision transformer.
+        pool: Pooling of a vision transformer.
+        mean: Means of the channels that images are normalized with.
+        std: Standard deviations of the channels.
+
+    Example:
+        >>> from amcl.checkpoints import open_model
+        >>> hub = HubBackbone.of(open_model("resnet18", width=0.25, image_size=32))
+        >>> hub(torch.zeros(1, 3, 32, 32)).shape
+        torch.Size([1, 128])
     """
 
     def __init__(
@@ -52,18 +68,17 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         settings = BackboneSettings(name=backbone, width=width, stem=stem, patch=patch, pool=pool)
         with own_randomness():
             self.backbone = Backbone(settings, image_size)
-        # What the card is made of; the weights are those above, whatever becomes of them.
-        self.subject = Subject(
+        # The card is made of this. It shares the weights of the backbone above.
+        self.loaded_model = LoadedModel(
             name=backbone, backbone=self.backbone, mean=_rgb(mean), std=_rgb(std)
         )
 
     @staticmethod
-    def of(subject: Subject) -> "HubBackbone":
-        """A model that was opened, for the hub."""
-        made = subject.backbone.metadata()
-        hub = HubBackbone(**made, mean=subject.mean, std=subject.std)
-        hub.backbone.load(subject.backbone.network.state_dict(), subject.name)
-        hub.subject = replace(subject, backbone=hub.backbone)
+    def of(model: LoadedModel) -> "HubBackbone":
+        """Return a loaded model in the form of the hub."""
+        hub = HubBackbone(**model.backbone.metadata(), mean=model.mean, std=model.std)
+        hub.backbone.load(model.backbone.network.state_dict(), model.name)
+        hub.loaded_model = replace(model, backbone=hub.backbone)
         return hub.eval()
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
@@ -71,15 +86,15 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         return h
 
     def generate_model_card(self, *args: Any, **kwargs: Any) -> ModelCard:
-        """The card that is saved beside the weights, unless there is one."""
+        """Return the card that is saved beside the weights, unless there is one."""
         load = (
             "from amcl.checkpoints.hub import HubBackbone\n\n"
             'backbone = HubBackbone.from_pretrained(".")  # or the name of the repository'
         )
-        return ModelCard(model_card(self.subject, weights=WEIGHTS, load=load))
+        return ModelCard(model_card(self.loaded_model, weights=WEIGHTS, load=load))
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        export_backbone(save_directory / WEIGHTS, self.backbone, self.subject.trained())
+        export_backbone(save_directory / WEIGHTS, self.backbone, self.loaded_model.metadata())
 
     @classmethod
     def _from_pretrained(
@@ -93,7 +108,7 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         token: str | bool | None,
         **model_kwargs: Any,
     ) -> "HubBackbone":
-        """Safetensors only, and all of them: the mixin's own way takes pickles and leaves gaps."""
+        """Load safetensors, and all of them: the mixin itself takes pickles and leaves gaps."""
         if not {"backbone", "image_size"} <= model_kwargs.keys():
             raise ValueError(f"{model_id} has no config.json that says which backbone it holds.")
         file = Path(model_id) / WEIGHTS
@@ -116,11 +131,11 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
                 raise _no_weights(model_id) from None
         if not file.is_file():
             raise _no_weights(model_id)
-        tensors, made = read_safetensors(file)
+        tensors, metadata = read_safetensors(file)
         hub = cls(**model_kwargs)
         hub.backbone.load(tensors, file)
-        said = {**(made or {}), **hub.subject.trained()}
-        hub.subject = Subject.of(model_id, hub.backbone, said)
+        metadata = {**(metadata or {}), **hub.loaded_model.metadata()}
+        hub.loaded_model = LoadedModel.from_metadata(model_id, hub.backbone, metadata)
         return hub.eval()
 
 

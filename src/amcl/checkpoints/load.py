@@ -1,4 +1,4 @@
-"""From what a user names to a backbone: a run, a checkpoint, a file, a timm model."""
+"""Backbones by what a user names: a run, a checkpoint, a file, a timm model."""
 
 import os
 import warnings
@@ -18,27 +18,27 @@ from amcl.backbones import (
     unknown_model,
 )
 from amcl.checkpoints.files import read_safely
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.method import (
     SavedMethod,
     from_checkpoint,
     from_tensors,
-    newest_checkpoint,
     no_backbone,
 )
 from amcl.checkpoints.run_folder import RunFolder
-from amcl.checkpoints.subject import Subject
 from amcl.checkpoints.weights import Table, load_weights, tables_of
 from amcl.data.images import Rgb
+from amcl.errors import first_line
 from amcl.seeds import seed_of
 from amcl.settings import non_negative, positive_number
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD
 
-FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
+ENDINGS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What the user says about a model that does not say it itself."""
+class _Options:
+    """Options of `open_model`, for models that do not describe themselves."""
 
     backbone: str | None = None
     width: float = 1.0
@@ -55,32 +55,36 @@ class _Asked:
         if (self.mean is None) != (self.std is None):
             raise ValueError("mean and std go together: give both or neither.")
 
-    def refuse(self, source: object, why: str, *names: str) -> None:
-        """Raise an error if any of these was said; all of them unless named."""
-        said = [
+    def refuse(self, source: object, reason: str, *names: str) -> None:
+        """Raise an error if any of the options `names` is set; of all options without names."""
+        used = [
             f.name
             for f in fields(self)
             if (not names or f.name in names) and getattr(self, f.name) != f.default
         ]
-        if said:
-            raise ValueError(f"{source} {why}: leave out {', '.join(said)}.")
+        if used:
+            raise ValueError(f"{source} {reason}: leave out {', '.join(used)}.")
 
 
 def load(source: str | os.PathLike[str]) -> Backbone:
-    """The trained backbone of a run folder, a checkpoint or an exported file.
+    """Return the trained backbone of a run folder, a checkpoint or an exported file.
 
-    It turns images (N, 3, S, S) into features (N, D). `load(…).normalization` are the mean and std
-    that images are to be normalized with. A timm model by name has random weights, with a warning;
-    `open_model` takes more options, such as `pretrained=True`.
+    Args:
+        source: The folder or file. A timm model by name has random weights, with a warning;
+            `open_model` takes more options, such as `pretrained=True`.
+
+    Returns:
+        A module that turns images (N, 3, S, S) into features (N, D). Its `normalization` is the
+        mean and std to normalize images with.
     """
-    subject = open_model(os.fspath(source))
-    if subject.untrained:
+    model = open_model(os.fspath(source))
+    if model.untrained:
         warnings.warn(
-            f"{subject.name!r} is a timm model and no trained file: its weights are random. "
-            f"amcl.checkpoints.open_model({subject.name!r}, pretrained=True) fetches timm's.",
+            f"{model.name!r} is a timm model and no trained file: its weights are random. "
+            f"amcl.checkpoints.open_model({model.name!r}, pretrained=True) fetches timm's.",
             stacklevel=2,
         )
-    return subject.backbone
+    return model.backbone
 
 
 def open_model(
@@ -97,28 +101,45 @@ def open_model(
     prefix: str | None = None,
     pretrained: bool = False,
     seed: int = 0,
-) -> Subject:
-    """The backbone that `source` names, ready to use.
+) -> LoadedModel:
+    """Return the backbone that `source` names, ready to use.
 
-    - A run folder, one of its checkpoints, or a `.safetensors` file of amcl: these say all about
-      themselves.
-    - Weights that others wrote (.safetensors, .pt, .pth, .bin, .ckpt, .tar): `backbone` names the
+    - A run folder, one of its checkpoints, or a `.safetensors` file of amcl: these describe
+      themselves and take no options.
+    - Weights of other tools (.safetensors, .pt, .pth, .bin, .ckpt, .tar): `backbone` names the
       timm model, with `width`, `stem`, `patch` and `pool` as in pre-training. The weights are found
       in the file, whatever stands before their keys; `prefix` chooses where there are several.
     - A timm model by name: random weights that follow from `seed`, or timm's with `pretrained`.
 
-    Where the source does not say them, `image_size` is the timm model's own, and `mean` and `std`
-    are ImageNet's. Files are read without running anything in them.
+    Files are read without running code in them.
 
-    >>> subject = open_model("resnet18", width=0.25, image_size=32)
-    >>> subject.backbone.dim
-    128
-    >>> subject.notes
-    ('untrained: random weights (seed 0)', 'images are normalized as ImageNet')
+    Args:
+        source: A folder, a file, or a timm model.
+        backbone: Name of the timm model whose weights a file holds.
+        width: Factor of all widths of the network.
+        stem: Stem of the network, as in `BackboneSettings`.
+        patch: Pixels a side of the patches of a vision transformer.
+        pool: Pooling of a vision transformer.
+        image_size: Pixels a side of the images; None for that of the timm model.
+        mean: Means of the channels that images are normalized with; None for ImageNet's.
+        std: Standard deviations of the channels; None for ImageNet's.
+        prefix: Prefix of the keys of the weights, where a file holds the network several times.
+        pretrained: Whether to download the weights that timm has for the model.
+        seed: Seed of random weights.
+
+    Returns:
+        The backbone with its normalization, its run and notes on choices made for the user.
+
+    Example:
+        >>> model = open_model("resnet18", width=0.25, image_size=32)
+        >>> model.backbone.dim
+        128
+        >>> model.notes
+        ('untrained: random weights (seed 0)', 'images are normalized as ImageNet')
     """
     import timm
 
-    asked = _Asked(
+    options = _Options(
         backbone=backbone,
         width=width,
         stem=stem,
@@ -130,130 +151,152 @@ def open_model(
         prefix=prefix,
         pretrained=pretrained,
     )
-    name, path = str(source), Path(source).expanduser()
-    # What lies there comes before timm's names: a run is never mistaken for an untrained network.
+    name = str(source)
+    path = Path(source).expanduser()
+    # Files and folders come before timm's names: a run is never taken for an untrained network.
     if name and path.is_dir():
-        asked.refuse(name, "says itself what it holds")
+        options.refuse(name, "says itself what it holds")
         return _of_folder(name, RunFolder(path))
     if path.is_file():
-        return _of_file(name, path, asked)
+        return _of_file(name, path, options)
     if timm.is_model(name):
-        return _of_timm(name, asked, seed)
-    if len(Path(name).parts) != 1 or path.suffix in FILES or not name:
+        return _of_timm(name, options, seed)
+    if len(Path(name).parts) != 1 or path.suffix in ENDINGS or not name:
         raise FileNotFoundError(f"there is no file or folder {name!r}.")
     raise ValueError(f"there is no file or folder {name!r}, and {unknown_model(name)}")
 
 
-def _of_folder(name: str, run: RunFolder) -> Subject:
+def _of_folder(name: str, run: RunFolder) -> LoadedModel:
     if not run.backbone.is_file():
         raise no_backbone(run)
-    tensors, made = read_safetensors(run.backbone)
-    if made is None:
+    tensors, metadata = read_safetensors(run.backbone)
+    if metadata is None:
         raise ValueError(
             f"{run.backbone} was not written by amcl: give the file itself, and name its model."
         )
-    return _of_backbone(name, run.backbone, tensors, made)
+    return _of_backbone(name, run.backbone, tensors, metadata)
 
 
-def _of_file(name: str, path: Path, asked: _Asked) -> Subject:
+def _of_file(name: str, path: Path, options: _Options) -> LoadedModel:
     if path.suffix == ".safetensors":
-        tensors, made = read_safetensors(path)
-        saved = from_tensors(path, tensors, made)
-        if made is not None and saved is None:
-            asked.refuse(name, "says itself what it holds")
-            return _of_backbone(name, path, tensors, made)
+        tensors, metadata = read_safetensors(path)
+        saved = from_tensors(path, tensors, metadata)
+        if metadata is not None and saved is None:
+            options.refuse(name, "says itself what it holds")
+            return _of_backbone(name, path, tensors, metadata)
         tables = {"": tensors}
     else:
         state = read_safely(path)
-        saved, tables = from_checkpoint(path, state), tables_of(state)
+        saved = from_checkpoint(path, state)
+        tables = tables_of(state)
     if saved is not None:
-        return _of_method(name, saved, asked)
-    return _of_others(name, path, tables, asked)
+        return _of_method(name, saved, options)
+    return _of_others(name, path, tables, options)
 
 
-def _of_backbone(name: str, path: Path, tensors: Table, made: dict[str, Any]) -> Subject:
-    """A backbone that amcl wrote: a run's own, or an exported one."""
-    backbone, run = backbone_of(made, tensors, path), RunFolder(path.parent)
+def _of_backbone(name: str, path: Path, tensors: Table, metadata: dict[str, Any]) -> LoadedModel:
+    """Return a backbone that amcl wrote: that of a run, or an exported one."""
+    backbone = backbone_of(metadata, tensors, path)
+    run = RunFolder(path.parent)
     if path != run.backbone or not run.config.is_file():
-        return Subject.of(name, backbone, made)
-    checkpoint, config = newest_checkpoint(run), run.read_config()
-    return Subject.of(name, backbone, made, folder=run.path, checkpoint=checkpoint, config=config)
+        return LoadedModel.from_metadata(name, backbone, metadata)
+    return LoadedModel.from_metadata(
+        name,
+        backbone,
+        metadata,
+        folder=run.path,
+        checkpoint=run.newest_checkpoint(),
+        config=run.read_config(),
+    )
 
 
-def _of_method(name: str, saved: SavedMethod, asked: _Asked) -> Subject:
-    """The backbone of a checkpoint, or of an exported method."""
-    trained = saved.trained
-    if trained is None:
-        why = "says itself which network it holds"
-        asked.refuse(
-            name, why, "backbone", "width", "stem", "patch", "pool", "prefix", "pretrained"
+def _of_method(name: str, saved: SavedMethod, options: _Options) -> LoadedModel:
+    """Return the backbone of a checkpoint, or of an exported method."""
+    metadata = saved.metadata
+    if metadata is None:
+        reason = "says itself which network it holds"
+        options.refuse(
+            name, reason, "backbone", "width", "stem", "patch", "pool", "prefix", "pretrained"
         )
-        if asked.image_size is None or asked.mean is None:
-            raise ValueError(saved.says_too_little())
-        trained = {"image_size": asked.image_size, "mean": asked.mean, "std": asked.std}
+        if options.image_size is None or options.mean is None:
+            raise ValueError(saved.missing_metadata())
+        metadata = {"image_size": options.image_size, "mean": options.mean, "std": options.std}
     else:
-        asked.refuse(name, "says itself what it holds")
+        options.refuse(name, "says itself what it holds")
     path = saved.path if len(saved.path.parts) > 2 else saved.path.absolute()
     run = RunFolder(path.parent.parent)
     of_run = path.parent == run.checkpoint.parent and run.config.is_file()
-    return Subject.of(
+    return LoadedModel.from_metadata(
         name,
-        saved.backbone(trained),
-        trained,
+        saved.backbone(metadata),
+        metadata,
         folder=run.path if of_run else None,
         checkpoint=saved.path,
         config=saved.config,
     )
 
 
-def _of_others(name: str, path: Path, tables: dict[str, Table], asked: _Asked) -> Subject:
-    """Weights that other tools wrote."""
-    asked.refuse(name, "is a file with weights", "pretrained")
-    if asked.backbone is None:
+def _of_others(name: str, path: Path, tables: dict[str, Table], options: _Options) -> LoadedModel:
+    """Return a backbone with weights that other tools wrote."""
+    options.refuse(name, "is a file with weights", "pretrained")
+    if options.backbone is None:
         raise ValueError(
             f"{path} does not say which network it holds: name the timm model, as "
             "backbone='resnet18' (--backbone resnet18)."
         )
-    backbone, notes = _fresh(asked.backbone, asked, 0)
-    found = load_weights(backbone, tables, path, asked.prefix)
-    mean, std = asked.mean or IMAGENET_MEAN, asked.std or IMAGENET_STD
-    if asked.mean is None:
+    backbone, notes = _random_backbone(options.backbone, options, 0)
+    notes = load_weights(backbone, tables, path, options.prefix) + notes
+    if options.mean is None:
         notes.append("images are normalized as ImageNet")
-    return Subject(name=name, backbone=backbone, mean=mean, std=std, notes=(*found, *notes))
-
-
-def _of_timm(name: str, asked: _Asked, seed: int) -> Subject:
-    """A network by its name alone."""
-    asked.refuse(name, "is a timm model, and neither file nor folder", "backbone", "prefix")
-    backbone, notes = _fresh(name, asked, seed)
-    mean, std, told = IMAGENET_MEAN, IMAGENET_STD, "images are normalized as ImageNet"
-    if asked.pretrained:
-        config = _take_pretrained(backbone)
-        mean, std, told = config.mean, config.std, "images are normalized as timm did"
-        notes.insert(0, f"weights by timm: {config.tag or 'its default'}")
-    else:
-        notes.insert(0, f"untrained: random weights (seed {seed})")
-    if asked.mean is None:
-        notes.append(told)
-    mean, std = asked.mean or mean, asked.std or std
-    return Subject(
+    return LoadedModel(
         name=name,
         backbone=backbone,
-        mean=mean,
-        std=std,
-        untrained=not asked.pretrained,
+        mean=options.mean or IMAGENET_MEAN,
+        std=options.std or IMAGENET_STD,
         notes=tuple(notes),
     )
 
 
-def _fresh(name: str, asked: _Asked, seed: int) -> tuple[Backbone, list[str]]:
-    """The network with random weights, as a run of SimCLR with this seed would start; and notes."""
+def _of_timm(name: str, options: _Options, seed: int) -> LoadedModel:
+    """Return a network by its name alone."""
+    options.refuse(name, "is a timm model, and neither file nor folder", "backbone", "prefix")
+    backbone, notes = _random_backbone(name, options, seed)
+    mean = IMAGENET_MEAN
+    std = IMAGENET_STD
+    origin = "ImageNet"
+    if options.pretrained:
+        config = _load_pretrained(backbone)
+        mean = config.mean
+        std = config.std
+        origin = "timm did"
+        notes.insert(0, f"weights by timm: {config.tag or 'its default'}")
+    else:
+        notes.insert(0, f"untrained: random weights (seed {seed})")
+    if options.mean is None:
+        notes.append(f"images are normalized as {origin}")
+    return LoadedModel(
+        name=name,
+        backbone=backbone,
+        mean=options.mean or mean,
+        std=options.std or std,
+        untrained=not options.pretrained,
+        notes=tuple(notes),
+    )
+
+
+def _random_backbone(name: str, options: _Options, seed: int) -> tuple[Backbone, list[str]]:
+    """Return the network with the first weights of a SimCLR run of this seed, and notes."""
     import timm
 
     settings = BackboneSettings(
-        name=name, width=asked.width, stem=asked.stem, patch=asked.patch, pool=asked.pool
+        name=name,
+        width=options.width,
+        stem=options.stem,
+        patch=options.patch,
+        pool=options.pool,
     )
-    size, notes = asked.image_size, []
+    size = options.image_size
+    notes = []
     if size is None:
         published: Any = timm.get_pretrained_cfg(name)
         size = published.input_size[-1]
@@ -262,8 +305,8 @@ def _fresh(name: str, asked: _Asked, seed: int) -> tuple[Backbone, list[str]]:
         return Backbone(settings, size), notes
 
 
-def _take_pretrained(backbone: Backbone) -> Any:
-    """Give the backbone timm's weights; returns what timm says about them."""
+def _load_pretrained(backbone: Backbone) -> Any:
+    """Load timm's weights into the backbone; return timm's configuration of them."""
     import timm
 
     name = backbone.settings.name
@@ -279,10 +322,9 @@ def _take_pretrained(backbone: Backbone) -> Any:
         with own_randomness():
             network = timm.create_model(name, pretrained=True, num_classes=0)
     except Exception as error:  # each layer below timm has its own errors for the same trouble
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConnectionError(
-            f"could not get timm's weights of {name}: {reason} If this machine is not online, "
-            "fetch the file elsewhere and name it, with backbone to say what it holds."
+            f"could not get timm's weights of {name}: {first_line(error)} If this machine is not "
+            "online, fetch the file elsewhere and name it, with backbone to say what it holds."
         ) from error
     backbone.load(network.state_dict(), f"timm's {name}")
     return config

@@ -1,4 +1,4 @@
-"""Whole methods, heads, φ and all: from a run's checkpoint, or from an exported file."""
+"""Whole methods with heads and temperatures, from a checkpoint or an exported file."""
 
 import shlex
 from dataclasses import dataclass
@@ -13,44 +13,52 @@ from amcl.config import Config
 from amcl.errors import RunError
 from amcl.methods import Method, make_method
 
-_NETWORK = "backbone.network."  # where a method's state dict keeps the network
+_NETWORK = "backbone.network."  # prefix of the network in the state dict of a method
 
 
 @dataclass(frozen=True)
 class SavedMethod:
-    """A method as a checkpoint or an exported file keeps it."""
+    """A method as a checkpoint or an exported file holds it."""
 
     path: Path
+    """The file."""
     config: Config
-    trained: dict[str, Any] | None
-    """Image size, normalization, how far it came; None in checkpoints of the first versions."""
+    """Configuration of the run."""
+    metadata: dict[str, Any] | None
+    """Image size, normalization, number of steps; None in checkpoints of the first versions."""
     state: Table
+    """State dict of the method."""
 
-    def backbone(self, trained: dict[str, Any]) -> Backbone:
-        """The backbone alone: for MoCo the query encoder's."""
+    def backbone(self, metadata: dict[str, Any]) -> Backbone:
+        """Return the backbone alone; for MoCo, that of the query encoder."""
         n = len(_NETWORK)
         network = {key[n:]: v for key, v in self.state.items() if key.startswith(_NETWORK)}
-        return backbone_of({**trained, **self.config.backbone.metadata()}, network, self.path)
+        return backbone_of({**metadata, **self.config.backbone.metadata()}, network, self.path)
 
     def method(self) -> Method:
-        """The method, in evaluation mode."""
-        if self.trained is None:
-            raise ValueError(self.says_too_little())
-        backbone = self.backbone(self.trained)
+        """Return the method, in evaluation mode."""
+        if self.metadata is None:
+            raise ValueError(self.missing_metadata())
+        backbone = self.backbone(self.metadata)
         with own_randomness():
             method = make_method(self.config.method, backbone)
-        own = method.state_dict()
-        odd = sorted(self.state.keys() ^ own.keys())
-        odd += [k for k in own if k in self.state and own[k].shape != self.state[k].shape]
-        if odd:
+        expected = method.state_dict()
+        wrong = sorted(self.state.keys() ^ expected.keys())
+        wrong += [
+            key
+            for key, value in expected.items()
+            if key in self.state and value.shape != self.state[key].shape
+        ]
+        if wrong:
             raise ValueError(
                 f"{self.path} does not fit the method that its configuration describes, from "
-                f"{odd[0]!r} on: it was saved by another version of amcl."
+                f"{wrong[0]!r} on: it was saved by another version of amcl."
             )
         method.load_state_dict(self.state)
         return method.eval()
 
-    def says_too_little(self) -> str:
+    def missing_metadata(self) -> str:
+        """Return the error message for a file without metadata."""
         return (
             f"{self.path} is of an early version and does not say how its images were prepared: "
             "give image_size, mean and std, or open the folder of a run that has ended."
@@ -58,10 +66,11 @@ class SavedMethod:
 
 
 def load_method(source: str | Path) -> Method:
-    """The whole method of a run, in evaluation mode.
+    """Return the whole method of a run, with its heads, in evaluation mode.
 
-    `source`: a run folder (its newest checkpoint), a checkpoint, or an exported
-    `method.safetensors`, or the folder that one lies in.
+    Args:
+        source: A run folder, whose newest checkpoint is taken, a checkpoint, an exported
+            `method.safetensors`, or the folder that holds one.
     """
     path = Path(source).expanduser()
     if path.is_dir():
@@ -73,7 +82,7 @@ def load_method(source: str | Path) -> Method:
 
 
 def saved_method(path: Path) -> SavedMethod:
-    """The method in a file, or an error."""
+    """Return the method in a file, or raise an error."""
     if path.suffix == ".safetensors":
         saved = from_tensors(path, *read_safetensors(path))
     else:
@@ -86,16 +95,16 @@ def saved_method(path: Path) -> SavedMethod:
     return saved
 
 
-def from_tensors(path: Path, tensors: Table, made: dict[str, Any] | None) -> SavedMethod | None:
-    """The method in an exported file; None if the file holds something else."""
-    if made is None or "config" not in made:
+def from_tensors(path: Path, tensors: Table, metadata: dict[str, Any] | None) -> SavedMethod | None:
+    """Return the method in an exported file; None if the file holds something else."""
+    if metadata is None or "config" not in metadata:
         return None
-    config = Config.from_toml(made["config"], f"the configuration in {path}")
-    return SavedMethod(path, config, made, tensors)
+    config = Config.from_toml(metadata["config"], f"the configuration in {path}")
+    return SavedMethod(path, config, metadata, tensors)
 
 
 def from_checkpoint(path: Path, state: Any) -> SavedMethod | None:
-    """The method in a run's checkpoint; None if the file holds something else."""
+    """Return the method in a checkpoint of a run; None if the file holds something else."""
     if not isinstance(state, dict) or not {"format", "config", "method"} <= state.keys():
         return None
     check_format(path, state)
@@ -103,22 +112,15 @@ def from_checkpoint(path: Path, state: Any) -> SavedMethod | None:
     return SavedMethod(path, config, state.get("trained"), state["method"])
 
 
-def newest_checkpoint(run: RunFolder) -> Path | None:
-    """Return the checkpoint from which a run would resume, or the last that was kept."""
-    if run.checkpoint.is_file():
-        return run.checkpoint
-    return max(run.checkpoint.parent.glob("epoch-*.pt"), default=None)
-
-
 def no_backbone(run: RunFolder) -> RunError:
-    """Why there is no backbone in a folder, and what to do."""
+    """Return an error that says why a folder has no backbone, and what to do."""
     if not run.config.is_file():
         return RunError(
             f"{run.path} is no run folder: it has neither {run.config.name} nor "
             f"{run.backbone.name}."
         )
     resume = f"amcl pretrain --resume {shlex.quote(str(run.path))}"
-    newest = newest_checkpoint(run)
+    newest = run.newest_checkpoint()
     if newest is None:
         return RunError(f"the run in {run.path} has saved nothing yet. Resume it: {resume}")
     return RunError(
@@ -128,7 +130,7 @@ def no_backbone(run: RunFolder) -> RunError:
 
 
 def _checkpoint_of(run: RunFolder) -> Path:
-    newest = newest_checkpoint(run)
+    newest = run.newest_checkpoint()
     if newest is not None:
         return newest
     if run.backbone.is_file():

@@ -1,4 +1,4 @@
-"""A backbone as an ONNX file that is checked against torch."""
+"""ONNX files of backbones, checked against torch."""
 
 import copy
 import importlib
@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from amcl.backbones import Backbone
-from amcl.errors import RunError
+from amcl.errors import RunError, first_line
 from amcl.extras import missing, needed
 from amcl.seeds import generator
 
@@ -21,7 +21,7 @@ _TOLERANCE = 1e-3  # of the largest feature: runtimes add in other orders
 
 
 def require_onnx() -> None:
-    """An error that says what to install, unless it is there."""
+    """Raise an error that says what to install, if a package is missing."""
     if packages := missing(*PACKAGES):
         raise RunError(needed("an ONNX file", ", ".join(packages), "onnx"))
 
@@ -29,7 +29,14 @@ def require_onnx() -> None:
 def write_onnx(backbone: Backbone, path: Path) -> None:
     """Write a backbone to a new file: "images" (batch, 3, S, S), normalized, to "features".
 
-    The batch is of any size. An error unless onnxruntime computes from it what torch does.
+    The batch may have any size.
+
+    Args:
+        backbone: The network.
+        path: The file.
+
+    Raises:
+        RunError: If a package is missing, or if onnxruntime computes other features than torch.
     """
     require_onnx()
     plain = copy.deepcopy(backbone).cpu().eval()
@@ -48,9 +55,8 @@ def write_onnx(backbone: Backbone, path: Path) -> None:
                 verbose=False,
             )
     except Exception as error:  # whatever a network may do that ONNX cannot
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         name = plain.settings.name
-        raise RunError(f"torch could not write {name} as ONNX: {reason}") from error
+        raise RunError(f"torch could not write {name} as ONNX: {first_line(error)}") from error
     _check(plain, path)
 
 
@@ -62,20 +68,20 @@ def _check(backbone: Backbone, path: Path) -> None:
         images = torch.randn(shape, generator=generator("onnx", n))
         with torch.no_grad():
             expected = backbone(images)
-        found = torch.from_numpy(session.run(["features"], {"images": images.numpy()})[0])
-        worst = float("inf")
-        if found.shape == expected.shape:
-            worst = (found - expected).abs().max().item()
-        if not worst <= _TOLERANCE * expected.abs().max().item():
+        features = torch.from_numpy(session.run(["features"], {"images": images.numpy()})[0])
+        difference = float("inf")
+        if features.shape == expected.shape:
+            difference = (features - expected).abs().max().item()
+        if not difference <= _TOLERANCE * expected.abs().max().item():
             raise RunError(
                 f"onnxruntime computes other features than torch for {n} images (difference "
-                f"{worst:.2g}): the ONNX file is not kept."
+                f"{difference:.2g}): the ONNX file is not kept."
             )
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without torch's account of its own steps."""
+    """Silence the messages of torch on the steps of an export."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     try:

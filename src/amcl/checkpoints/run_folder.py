@@ -20,16 +20,22 @@ logger = logging.getLogger("amcl")
 
 
 class RunFolder:
-    """One run's files. Only the first process writes.
+    """The files of one run. Only the first process writes.
 
-    `config.toml`, `environment.jsonl` (a line for each start, with the
-    settings that it changed), `metrics.jsonl`, `log.txt`,
-    `checkpoints/last.pt`, and at the end `backbone.safetensors`. LGP's first stage is a run of its
-    own in `mae`.
+    They are `config.toml`, `environment.jsonl` (a line for each start, with the settings that it
+    changed), `metrics.jsonl`, `log.txt`, `checkpoints/last.pt`, and at the end
+    `backbone.safetensors`. The first stage of LGP is a run in the folder `mae`.
+
+    Args:
+        path: The folder.
+        part_of: The folder of the run whose first stage this is.
+
+    Example:
+        >>> RunFolder(Path("runs/first")).checkpoint.as_posix()
+        'runs/first/checkpoints/last.pt'
     """
 
     def __init__(self, path: Path, part_of: Path | None = None) -> None:
-        """`part_of`: the folder of the run whose first stage this is."""
         self.path = path
         self.resumed_by = shlex.quote(str(part_of or path))
         self._lock: IO[str] | None = None
@@ -39,31 +45,36 @@ class RunFolder:
 
     @property
     def config(self) -> Path:
+        """File of the configuration."""
         return self.path / "config.toml"
 
     @property
     def metrics(self) -> Path:
+        """File of the metrics, a line of JSON for each row."""
         return self.path / "metrics.jsonl"
 
     @property
     def log(self) -> Path:
+        """File of the log."""
         return self.path / "log.txt"
 
     @property
     def checkpoint(self) -> Path:
+        """File of the last checkpoint."""
         return self.path / "checkpoints" / "last.pt"
 
     @property
     def backbone(self) -> Path:
+        """File of the trained backbone, written at the end."""
         return self.path / "backbone.safetensors"
 
     @property
     def first_stage(self) -> "RunFolder":
-        """The run that this one starts from, where it makes one itself."""
+        """Folder of the first stage, for methods that have one."""
         return RunFolder(self.path / "mae", part_of=self.path)
 
     def check_free(self) -> None:
-        """Raise an error if the folder holds anything: a run is never written over."""
+        """Raise an error if the folder holds anything: a run is never overwritten."""
         if self.config.exists():
             raise RunError(
                 f"{self.path} holds a run already. Resume it: amcl pretrain --resume "
@@ -73,7 +84,7 @@ class RunFolder:
             raise RunError(f"{self.path} is not an empty folder: choose another with --out.")
 
     def read_config(self) -> Config:
-        """The configuration the run was started with."""
+        """Return the configuration of the run."""
         if not self.path.exists():
             raise RunError(f"the run folder {self.path} does not exist.")
         if not self.config.is_file():
@@ -94,33 +105,39 @@ class RunFolder:
             return False
         try:
             with safe_open(self.backbone, "pt") as file:
-                trained = json.loads((file.metadata() or {})["amcl"])
-            return bool(trained["epoch"] >= epochs)
+                metadata = json.loads((file.metadata() or {})["amcl"])
+            return bool(metadata["epoch"] >= epochs)
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise RunError(f"{self.backbone} is damaged: {error}.") from error
 
-    def find_checkpoint(self) -> Path | None:
-        """The checkpoint that the run resumes from: the last, or else the newest that was kept.
-
-        None where the run was stopped before it wrote one; an error where it has lost them.
-        """
+    def newest_checkpoint(self) -> Path | None:
+        """Return the last checkpoint, or else the newest that was kept; None without any."""
         if self.checkpoint.is_file():
             return self.checkpoint
-        kept = [p for p in self.checkpoint.parent.glob("epoch-*.pt") if p.stem[6:].isdigit()]
-        if kept:
-            return max(kept, key=lambda path: int(path.stem[6:]))
+        paths = self.checkpoint.parent.glob("epoch-*.pt")
+        epochs = {int(path.stem[6:]): path for path in paths if path.stem[6:].isdigit()}
+        return epochs[max(epochs)] if epochs else None
+
+    def find_checkpoint(self) -> Path | None:
+        """Return the checkpoint that the run resumes from.
+
+        It is None where the run was stopped before it wrote one, and an error where they are lost.
+        """
+        if newest := self.newest_checkpoint():
+            return newest
         trained = self.metrics.is_file() and self.metrics.stat().st_size > 0
         if trained or self.backbone.exists():
-            new = f"amcl pretrain --config {shlex.quote(str(self.config))}"
-            hint = f" --init {shlex.quote(str(self.path))}" if self.backbone.exists() else ""
+            command = f"amcl pretrain --config {shlex.quote(str(self.config))}"
+            if self.backbone.exists():
+                command += f" --init {shlex.quote(str(self.path))}"
             raise RunError(
                 f"the checkpoints of {self.path} are gone, so the run cannot be resumed. Put "
-                f"{self.checkpoint} back, or start a new run with the same settings: {new}{hint}"
+                f"{self.checkpoint} back, or start a new run with the same settings: {command}"
             )
         return None
 
-    def tell_source(self, checkpoint: Path | None) -> None:
-        """Say what a run is resumed from, where that is not its last checkpoint."""
+    def log_source(self, checkpoint: Path | None) -> None:
+        """Log what a run is resumed from, where that is not its last checkpoint."""
         if checkpoint is None:
             logger.info("the run has no checkpoint yet: it starts from step 0")
         elif checkpoint != self.checkpoint:
@@ -130,10 +147,13 @@ class RunFolder:
             )
 
     def open(self, step: int, stored: Config | None = None, config: Config | None = None) -> None:
-        """Take the folder for this process and forget metrics after `step`: they come again.
+        """Lock the folder for this process, and drop metrics after `step`, which come again.
 
-        `stored`, `config`: the settings of the run so far and from now on. Those that a resumed
-        run may change are kept in the folder.
+        Args:
+            step: Number of steps that are done.
+            stored: Configuration of the run so far.
+            config: Configuration from now on. Settings that a resumed run may change are written
+                to the folder.
         """
         self.checkpoint.parent.mkdir(exist_ok=True)
         self._lock = (self.path / ".lock").open("w")
@@ -142,7 +162,7 @@ class RunFolder:
         except OSError as error:
             self._lock.close()
             raise RunError(f"another process is training in {self.path} now.") from error
-        self._forget_after(step)
+        self._drop_metrics_after(step)
         self._metrics = self.metrics.open("a", encoding="utf-8")
         self._handler = logging.FileHandler(self.log, encoding="utf-8")
         self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
@@ -151,12 +171,12 @@ class RunFolder:
         logger.setLevel(logging.DEBUG)  # the file keeps everything, whatever a terminal shows
         start: dict[str, Any] = {"step": step}
         if stored is not None and config is not None:
-            start |= self._change(stored, config)
+            start |= self._store_changes(stored, config)
         with (self.path / "environment.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps({**start, **environment()}) + "\n")
 
-    def _change(self, stored: Config, config: Config) -> dict[str, Any]:
-        """Keep the settings that a resumed run has changed; what to note of that."""
+    def _store_changes(self, stored: Config, config: Config) -> dict[str, Any]:
+        """Write the settings that a resumed run has changed; return an entry on them."""
         changed = {
             name: value
             for name in ("epochs", *without_effect("run"))
@@ -164,8 +184,8 @@ class RunFolder:
         }
         if not changed:
             return {}
-        kept = replace(stored, run=replace(stored.run, **changed))
-        write_text(self.config, kept.to_toml())
+        updated = replace(stored, run=replace(stored.run, **changed))
+        write_text(self.config, updated.to_toml())
         before = {name: getattr(stored.run, name) for name in changed}
         return {"changed": {name: [before[name], value] for name, value in changed.items()}}
 
@@ -176,7 +196,7 @@ class RunFolder:
             self._metrics.flush()
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close all files and unlock the folder."""
         if self._handler is not None:
             logger.setLevel(self._level)
             logger.removeHandler(self._handler)
@@ -185,10 +205,10 @@ class RunFolder:
             if file is not None:
                 file.close()
 
-    def _forget_after(self, step: int) -> None:
+    def _drop_metrics_after(self, step: int) -> None:
         if not self.metrics.exists():
             return
-        kept = []
+        lines = []
         for line in self.metrics.read_text(encoding="utf-8").splitlines():
             try:
                 row = json.loads(line)
@@ -196,12 +216,16 @@ class RunFolder:
                 break  # the run was killed while it wrote this line
             if row["step"] > step:
                 break
-            kept.append(line + "\n")
-        write_text(self.metrics, "".join(kept))
+            lines.append(line + "\n")
+        write_text(self.metrics, "".join(lines))
 
 
 def read_metrics(run: str | Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics."""
+    """Return the metrics of a run, a dictionary for each line.
+
+    Args:
+        run: The run folder.
+    """
     path = RunFolder(Path(run)).metrics
     if not path.is_file():
         raise RunError(f"there are no metrics in {run}: it is no run folder.")

@@ -1,4 +1,4 @@
-"""Weights that other tools wrote: where in a file those of a network lie."""
+"""Weights that other tools wrote: the search for those of a network in a file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,92 +10,113 @@ import torch
 from amcl.backbones import Backbone, some
 
 Table = dict[str, torch.Tensor]
+"""Tensors by name, such as a state dict."""
 
 _COUNTER = "num_batches_tracked"  # old files lack it, and no network computes with it
 
 
-def tables_of(value: Any, place: str = "") -> dict[str, Table]:
-    """Every dict of tensors within what a file holds, by its place: {"state_dict.": {…}}."""
+def tables_of(value: Any, location: str = "") -> dict[str, Table]:
+    """Return every dict of tensors within the content of a file, by its location.
+
+    Example:
+        >>> list(tables_of({"state_dict": {"weight": torch.zeros(1)}, "epoch": 3}))
+        ['state_dict.']
+    """
     if not isinstance(value, Mapping):
         return {}
-    own = {str(key): inner for key, inner in value.items() if isinstance(inner, torch.Tensor)}
-    found = {place: own} if own else {}
+    tensors = {str(key): inner for key, inner in value.items() if isinstance(inner, torch.Tensor)}
+    tables = {location: tensors} if tensors else {}
     for key, inner in value.items():
-        found |= tables_of(inner, f"{place}{key}.")
-    return found
+        tables |= tables_of(inner, f"{location}{key}.")
+    return tables
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A table and a prefix under which it holds keys of the network."""
+    """A table of a file, and a prefix of its keys under which it holds keys of the network."""
 
-    place: str
+    location: str
+    """Location of the table in the file."""
     table: Table
+    """All tensors of the table."""
     prefix: str
-    own: Table
-    """The network's state dict."""
+    """Prefix of the keys."""
+    network: Table
+    """State dict of the network."""
 
     @property
     def name(self) -> str:
-        """What a user calls it: place and prefix, without the last dot."""
-        return f"{self.place}{self.prefix}".rstrip(".")
+        """Name for users: location and prefix, without the last dot."""
+        return f"{self.location}{self.prefix}".rstrip(".")
 
     @property
-    def where(self) -> str:
+    def description(self) -> str:
+        """The name in a sentence."""
         return f"under {self.name!r}" if self.name else "at its top"
 
     @cached_property
-    def found(self) -> Table:
-        """The tensors that have a key of the network, by that key."""
+    def under_prefix(self) -> Table:
+        """Tensors of the table under the prefix, by key without the prefix."""
         n = len(self.prefix)
-        under = (key[n:] for key in self.table if key.startswith(self.prefix))
-        return {key: self.table[self.prefix + key] for key in under if key in self.own}
+        return {k[n:]: v for k, v in self.table.items() if k.startswith(self.prefix)}
 
     @cached_property
-    def missing(self) -> list[str]:
-        needed = (key for key in self.own if not key.endswith(_COUNTER))
-        return [key for key in needed if key not in self.found]
-
-    @cached_property
-    def misfits(self) -> list[str]:
-        """Keys whose tensors have another shape than the network's."""
-        return [key for key in self.own if self._misfit(key)]
+    def matches(self) -> Table:
+        """Tensors that have a key of the network, by that key."""
+        return {key: v for key, v in self.under_prefix.items() if key in self.network}
 
     @cached_property
     def others(self) -> list[str]:
         """Keys under the prefix that the network does not have."""
-        n = len(self.prefix)
-        under = (key[n:] for key in self.table if key.startswith(self.prefix))
-        return [key for key in under if key not in self.own]
+        return [key for key in self.under_prefix if key not in self.network]
+
+    @cached_property
+    def missing(self) -> list[str]:
+        """Keys of the network that the table does not have."""
+        needed = (key for key in self.network if not key.endswith(_COUNTER))
+        return [key for key in needed if key not in self.matches]
+
+    @cached_property
+    def wrong_shapes(self) -> list[str]:
+        """Keys whose tensors have another shape than those of the network."""
+        pairs = ((k, v, self.matches.get(k)) for k, v in self.network.items())
+        return [k for k, v, match in pairs if match is not None and match.shape != v.shape]
 
     @property
     def fits(self) -> bool:
-        return not self.missing and not self.misfits
+        """Whether all weights of the network are here, in their shapes."""
+        return not self.missing and not self.wrong_shapes
 
-    def answers_to(self, prefix: str) -> bool:
-        """Return whether the user means this one: the whole name or the end of it."""
+    def has_prefix(self, prefix: str) -> bool:
+        """Return whether a prefix that the user typed is the name, or the end of it."""
         return f".{self.name}".endswith(f".{prefix.rstrip('.')}")
-
-    def _misfit(self, key: str) -> bool:
-        return key in self.found and self.found[key].shape != self.own[key].shape
 
 
 def load_weights(
     backbone: Backbone, tables: dict[str, Table], file: object, prefix: str | None = None
 ) -> list[str]:
-    """Find the backbone's weights in a file and take them, whole. Returns what is worth a note.
+    """Find the weights of a backbone in a file and load all of them.
 
-    The weights lie under the prefix p with p + key in the file for every key of the network.
+    The weights are under a prefix p if p + key is in the file for every key of the network.
+
+    Args:
+        backbone: The backbone.
+        tables: Tensors of the file by location, as `tables_of` returns them.
+        file: Name of the file for messages.
+        prefix: Prefix to take, where several would do.
+
+    Returns:
+        Notes on what was found, and on what was left out.
     """
-    own: Table = backbone.network.state_dict()
+    network: Table = backbone.network.state_dict()
     name = backbone.settings.name
-    candidates = _candidates(tables, own)
+    candidates = _candidates(tables, network)
     if not candidates:
-        keys = [f"{place}{key}" for place, table in tables.items() for key in table]
-        has = f"its keys are {some(keys)}" if keys else "it holds no named tensors at all"
-        raise ValueError(f"{file} holds nothing of {name}: {has}. Name the model it is of.")
+        keys = [f"{location}{key}" for location, table in tables.items() for key in table]
+        content = f"its keys are {some(keys)}" if keys else "it holds no named tensors at all"
+        raise ValueError(f"{file} holds nothing of {name}: {content}. Name the model it is of.")
     if prefix is not None:
-        candidates = [c for c in candidates if c.answers_to(prefix)]
+        candidates = [c for c in candidates if c.has_prefix(prefix)]
         if not candidates:
             raise ValueError(
                 f"{file} holds nothing of {name} under the prefix {prefix!r}: leave it out, and "
@@ -108,43 +129,46 @@ def load_weights(
         names = ", ".join(repr(c.name) for c in fitting)
         raise ValueError(f"{file} holds {name} several times: choose a prefix, one of {names}.")
     chosen = fitting[0]
-    _same_model(chosen, backbone, file)
-    backbone.load({key: chosen.found.get(key, value) for key, value in own.items()}, file)
+    _check_same_model(chosen, backbone, file)
+    backbone.load({key: chosen.matches.get(key, value) for key, value in network.items()}, file)
     return _notes(chosen)
 
 
-def _candidates(tables: dict[str, Table], own: Table) -> list[Candidate]:
-    """One for each prefix that stands before a key of the network somewhere in the file."""
-    found: dict[tuple[str, str], Candidate] = {}
-    for place, table in tables.items():
+def _candidates(tables: dict[str, Table], network: Table) -> list[Candidate]:
+    """Return a candidate for each prefix that precedes a key of the network in the file."""
+    candidates: dict[tuple[str, str], Candidate] = {}
+    for location, table in tables.items():
         for key in table:
             words = key.split(".")
             for n in range(len(words)):
-                if ".".join(words[n:]) in own:
+                if ".".join(words[n:]) in network:
                     prefix = "".join(f"{word}." for word in words[:n])
-                    found[place, prefix] = Candidate(place, table, prefix, own)
-    return list(found.values())
+                    candidates[location, prefix] = Candidate(location, table, prefix, network)
+    return list(candidates.values())
 
 
 def _closeness(candidate: Candidate) -> tuple[int, int]:
-    return len(candidate.found) - len(candidate.misfits), len(candidate.found)
+    count = len(candidate.matches)
+    return count - len(candidate.wrong_shapes), count
 
 
 def _no_fit(best: Candidate, file: object, name: str) -> str:
+    """Return the error message for the candidate that is closest to the network."""
     if best.missing:
-        told = (
-            f"{file} does not hold all of {name}: {best.where}, where most of it is, "
-            f"{len(best.missing)} of {len(best.own)} keys are missing: {some(best.missing)}."
+        return (
+            f"{file} does not hold all of {name}: {best.description}, where most of it is, "
+            f"{len(best.missing)} of {len(best.network)} keys are missing: {some(best.missing)}. "
+            f"{_missing_hint(best)}"
         )
-        return f"{told} {_missing_hint(best)}"
-    key = best.misfits[0]
-    given, own = best.found[key].shape, best.own[key].shape
-    more = f", and so are {len(best.misfits) - 1} more" if len(best.misfits) > 1 else ""
-    told = (
-        f"{file} holds another {name}: {best.where}, {key} is {tuple(given)} instead of "
-        f"{tuple(own)}{more}."
+    key = best.wrong_shapes[0]
+    shape = best.matches[key].shape
+    expected = best.network[key].shape
+    count = len(best.wrong_shapes) - 1
+    more = f", and so are {count} more" if count else ""
+    return (
+        f"{file} holds another {name}: {best.description}, {key} is {tuple(shape)} instead of "
+        f"{tuple(expected)}{more}. {_shape_hint(key, shape, expected)}"
     )
-    return f"{told} {_shape_hint(key, given, own)}"
 
 
 _SMALL = "It has the stem for small images: use stem 'small' (--stem small)."
@@ -159,21 +183,24 @@ def _missing_hint(best: Candidate) -> str:
     return "Name the model that it is of (--backbone)."
 
 
-def _shape_hint(key: str, given: torch.Size, own: torch.Size) -> str:
-    if len(given) == len(own) == 4 and given[1] == own[1] == 3 and given[2:] != own[2:]:
-        return _SMALL if given[-1] < own[-1] else _STANDARD
+def _shape_hint(key: str, shape: torch.Size, expected: torch.Size) -> str:
+    same_length = len(shape) == len(expected)
+    is_stem = same_length and len(shape) == 4 and shape[1] == expected[1] == 3
+    if is_stem and shape[2:] != expected[2:]:
+        return _SMALL if shape[-1] < expected[-1] else _STANDARD
     if key == "pos_embed":
         return "Give the size of the images it was trained on (--image-size)."
-    if len(given) == len(own) and given[0] != own[0]:
-        return f"Its width is {given[0] / own[0]:g} times that (--width), or it is another model."
+    if same_length and shape[0] != expected[0]:
+        factor = shape[0] / expected[0]
+        return f"Its width is {factor:g} times that (--width), or it is another model."
     return "Name the model that it is of (--backbone)."
 
 
-def _same_model(chosen: Candidate, backbone: Backbone, file: object) -> None:
-    """A deeper network holds a shallower one: what is left over must not be more of the same."""
+def _check_same_model(chosen: Candidate, backbone: Backbone, file: object) -> None:
+    """Raise an error if the file is of a deeper network, which holds the shallower one."""
     classifier = backbone.network.pretrained_cfg.get("classifier") or ()
     heads = (classifier,) if isinstance(classifier, str) else tuple(classifier)
-    parts = {key.split(".")[0] for key in chosen.own}
+    parts = {key.split(".")[0] for key in chosen.network}
     more = [
         key
         for key in chosen.others
@@ -188,10 +215,10 @@ def _same_model(chosen: Candidate, backbone: Backbone, file: object) -> None:
 
 def _notes(chosen: Candidate) -> list[str]:
     notes = [f"weights found under {chosen.name!r}"] if chosen.name else []
-    taken = {chosen.prefix + key for key in chosen.found}
-    left = [key for key in chosen.table if key not in taken]
-    if left:
-        notes.append(f"left out {len(left)} of the file's tensors: {some(left)}")
-    if len(chosen.found) < len(chosen.own):
+    used = {chosen.prefix + key for key in chosen.matches}
+    unused = [key for key in chosen.table if key not in used]
+    if unused:
+        notes.append(f"left out {len(unused)} of the file's tensors: {some(unused)}")
+    if len(chosen.matches) < len(chosen.network):
         notes.append("the file does not count batches, so batch norm's counters are 0")
     return notes

@@ -14,8 +14,8 @@ from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console
 from amcl.config import Config
 from amcl.data import load_dataset
-from amcl.evaluation import extract, knn_accuracy
 from amcl.methods import settings_class
+from amcl.metrics import extract, knn_accuracy
 from amcl.training import pretrain
 from amcl.training.display import console, log_to_console
 from amcl.training.start import first_stage

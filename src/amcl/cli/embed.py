@@ -59,9 +59,9 @@ def _embed(args: list[str]) -> None:
     options = read_options(Embed, args, command="amcl embed")
     log_to_console()
     set_threads(options.threads)
-    subject = options.weights.open(options.model)
+    model = options.weights.open(options.model)
     found = embed(
-        subject,
+        model,
         options.data,
         options.out,
         data_root=options.data_root,

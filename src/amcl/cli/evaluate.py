@@ -1,23 +1,22 @@
 """`amcl evaluate`: how good a backbone is."""
 
-import difflib
 import logging
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Any, Literal
 
 import tyro
 
-from amcl.checkpoints.evaluations import table
+from amcl.checkpoints.evaluations import FOLDER, results_table
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.pretrain import attempt
 from amcl.cli.tables import results_console
 from amcl.errors import NonFiniteError, RunError
-from amcl.evaluation import PROTOCOLS, Evaluation, Protocol, Protocols, Result
-from amcl.evaluation.model import JudgedOn, evaluation_of, settings_of
+from amcl.evaluation import Evaluation, Result, find_protocol, protocol_names
+from amcl.evaluation.build import EvaluationData, make_evaluation, run_settings
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
 
@@ -40,20 +39,17 @@ each result is kept as JSON in RUN/evaluation, features in RUN/features. What a 
 chosen on a hold-out of the training images, never on those it is judged on. A protocol that cannot
 run is named with the reason, and the others are run: exit code 4 if it was asked for."""
 
-USUAL: tuple[Protocol, ...] = ("knn", "linear", "unlabeled")
-SMALL = 2000  # training images below which logistic regression is run too
-
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What `amcl evaluate` takes."""
+    """Options of `amcl evaluate`, without those of protocols."""
 
     model: Model
-    protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(PROTOCOLS))] = ()
-    """Which to run; none: knn, linear and unlabeled, with logistic where there are fewer than
+    protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(protocol_names()))] = ()
+    """Protocols to run; none: knn, linear and unlabeled, with logistic where there are fewer than
     2,000 training images, and unlabeled alone where there are no labels."""
     out: Path | None = None
-    """Where results and features are kept; none: the run folder, and nowhere for other models."""
+    """Folder of results and features; none: the run folder, and nowhere for other models."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto: a GPU where there is one."""
     precision: Literal["32", "bf16"] = "32"
@@ -62,17 +58,18 @@ class Options:
     """CPU threads; 0: as torch chooses."""
     seed: int = 0
     """Order, draws and views follow from it; it is stored with each result."""
-    images: Annotated[JudgedOn, tyro.conf.OmitArgPrefixes] = field(default_factory=JudgedOn)
+    images: Annotated[EvaluationData, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=EvaluationData
+    )
     weights: Annotated[ModelOptions, tyro.conf.OmitArgPrefixes] = field(
         default_factory=ModelOptions
     )
-    settings: Annotated[Protocols, tyro.conf.arg(name="")] = field(default_factory=Protocols)
 
 
 def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    goes_on = "The same command resumes: features are kept, and fine-tuning has a checkpoint."
-    return attempt("amcl evaluate", lambda: _evaluate(args), goes_on)
+    """Run the command and return its exit code."""
+    resume = "The same command resumes: features are kept, and fine-tuning has a checkpoint."
+    return attempt("amcl evaluate", lambda: _evaluate(args), resume)
 
 
 class SomeFailed(RunError):
@@ -81,107 +78,129 @@ class SomeFailed(RunError):
     exit_code = 4
 
 
-def parse(args: list[str], settings: Protocols | None = None) -> Options:
-    """The options of a command line, on top of settings of protocols."""
-    default = Options(model=tyro.MISSING, settings=settings or Protocols())
-    return read_options(
-        Options, args, command="amcl evaluate", description=DESCRIPTION, default=default
+def parse(
+    args: list[str], settings: Mapping[str, Any] | None = None
+) -> tuple[Options, dict[str, Any]]:
+    """Return the options of a command line, and the settings of all protocols by name.
+
+    Args:
+        args: Words of the command line.
+        settings: Defaults of the settings of protocols, where they differ from those of the class.
+    """
+    names = protocol_names()
+    defaults = {name: find_protocol(name).settings() for name in names} | dict(settings or {})
+    section = make_dataclass(
+        "Protocols", [(name.replace("-", "_"), type(defaults[name])) for name in names]
     )
+    both = make_dataclass(
+        "OptionsWithProtocols",
+        [("settings", Annotated[section, tyro.conf.arg(name="")])],
+        bases=(Options,),
+        frozen=True,
+        kw_only=True,
+    )
+    default = both(model=tyro.MISSING, settings=section(*defaults.values()))
+    options = read_options(
+        both, args, command="amcl evaluate", description=DESCRIPTION, default=default
+    )
+    return options, {name: getattr(options.settings, name.replace("-", "_")) for name in names}
 
 
 def _evaluate(args: list[str]) -> None:
-    options = parse(args)
-    protocols = known_protocols(options.protocols)
-    refuse_idle(options.settings, protocols or (*USUAL, "logistic"))
+    options, settings = parse(args)
+    for name in options.protocols:
+        find_protocol(name)
+    refuse_unused(settings, options.protocols)
     log_to_console()
     set_threads(options.threads)
-    subject = options.weights.open(options.model, options.seed)
-    options = parse(args, settings_of(subject))  # what a run says comes before our defaults
-    evaluation = evaluation_of(
-        subject,
+    model = options.weights.open(options.model, options.seed)
+    _, settings = parse(args, run_settings(model))  # settings of the run come before our defaults
+    evaluation = make_evaluation(
+        model,
         options.images,
-        settings=options.settings,
+        settings=settings,
         accelerator=options.accelerator,
         precision=options.precision,
         seed=options.seed,
         folder=options.out,
     )
-    results, failed = run_all(evaluation, protocols)
+    results, failed = run_all(evaluation, options.protocols)
     show(evaluation, results)
-    told = [f"{name} could not run: {why}" for name, why in failed.items()]
-    if told and protocols:
-        raise SomeFailed("\n".join(told))
-    for line in told:
-        logger.warning(line)
+    messages = [f"{name} could not run: {reason}" for name, reason in failed.items()]
+    if messages and options.protocols:
+        raise SomeFailed("\n".join(messages))
+    for message in messages:
+        logger.warning(message)
 
 
-def known_protocols(names: tuple[str, ...]) -> tuple[Protocol, ...]:
-    """The protocols of these names; an unknown name is an error that tells the nearest one."""
-    for name in names:
-        if name not in PROTOCOLS:
-            near = difflib.get_close_matches(name, PROTOCOLS, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(PROTOCOLS)}."
-            raise ValueError(f"--protocols: there is no {name!r}: {hint}")
-    return cast(tuple[Protocol, ...], names)
+def refuse_unused(settings: Mapping[str, Any], protocols: Sequence[str]) -> None:
+    """Raise an error where options set something of a protocol that is not run.
 
-
-def refuse_idle(settings: Protocols, protocols: Sequence[str]) -> None:
-    """Raise an error where options set something of a protocol that is not run."""
-    for section in fields(Protocols):
-        protocol = section.name.replace("_", "-")
-        given, default = getattr(settings, section.name), getattr(Protocols(), section.name)
+    Args:
+        settings: Settings of all protocols by name.
+        protocols: Names of the protocols to run; empty for the default ones.
+    """
+    for name, values in settings.items():
+        protocol = find_protocol(name)
+        default = protocol.settings()
         changed = [
-            f.name for f in fields(given) if getattr(given, f.name) != getattr(default, f.name)
+            f.name for f in fields(values) if getattr(values, f.name) != getattr(default, f.name)
         ]
-        if changed and protocol not in protocols:
-            option = f"--{protocol}.{changed[0].replace('_', '-')}"
+        may_run = name in protocols if protocols else protocol.is_default is not None
+        if changed and not may_run:
             raise ValueError(
-                f"{option} belongs to the protocol {protocol}, which is not run: add {protocol} to "
-                "--protocols, or leave the option out."
+                f"--{name}.{changed[0].replace('_', '-')} belongs to the protocol {name}, which is "
+                f"not run: add {name} to --protocols, or leave the option out."
             )
 
 
 def run_all(
-    evaluation: Evaluation, protocols: tuple[Protocol, ...]
+    evaluation: Evaluation, protocols: Sequence[str]
 ) -> tuple[list[Result], dict[str, str]]:
-    """The results of protocols, the usual ones if none is named, and why others could not run.
+    """Run protocols; those that cannot run do not keep the others from running.
 
-    An error if none of them could.
+    Args:
+        evaluation: The model and the data.
+        protocols: Names of the protocols; empty for the default ones.
+
+    Returns:
+        The results, and by name the reason why a protocol could not run.
+
+    Raises:
+        ValueError: If no protocol could run.
     """
     results: list[Result] = []
     failed: dict[str, Exception] = {}
-    chosen = protocols or _usual(evaluation)
-    for protocol in PROTOCOLS:
-        if protocol in chosen:
-            logger.info("%s …", protocol)
-            try:
-                results.append(evaluation.run(protocol))
-            except (ValueError, NonFiniteError) as error:
-                failed[protocol] = error
+    for name in dict.fromkeys(protocols or _default_protocols(evaluation)):
+        logger.info("%s …", name)
+        try:
+            results.append(evaluation.run(name))
+        except (ValueError, NonFiniteError) as error:
+            failed[name] = error
     if failed and not results:
         raise next(iter(failed.values()))
     return results, {name: str(error) for name, error in failed.items()}
 
 
-def _usual(evaluation: Evaluation) -> tuple[Protocol, ...]:
-    """What is run if nothing is named."""
-    probe = evaluation.data.probe
-    if probe is None:
-        logger.info("no labels in use: %s", "; ".join(evaluation.data.notes) or "labels are off")
-        return ("unlabeled",)
-    return (*USUAL, "logistic") if len(probe.bank.labels) < SMALL else USUAL
+def _default_protocols(evaluation: Evaluation) -> list[str]:
+    """Return the protocols that are run if the user names none."""
+    data = evaluation.data
+    if data.probe is None:
+        logger.info("no labels in use: %s", "; ".join(data.notes) or "labels are off")
+    protocols = [find_protocol(name) for name in protocol_names()]
+    return [p.name for p in protocols if p.is_default is not None and p.is_default(data)]
 
 
 def show(evaluation: Evaluation, results: list[Result]) -> None:
-    """The table, and where everything lies."""
+    """Print the table, and the files that were written."""
     console = results_console()
     console.print()
-    console.print(table(results, evaluation.name))
+    console.print(results_table(results, evaluation.name))
     if evaluation.folder is None:
         return
-    lines = [f"\nkept in {evaluation.folder / 'evaluation'}"]
+    lines = [f"\nkept in {evaluation.folder / FOLDER}"]
     for result in results:
-        if result.protocol == "finetune" and (path := result.classifier(evaluation.folder)):
+        if path := result.classifier(evaluation.folder):
             use = f"amcl predict {shlex.quote(str(path))} --data FOLDER --out predictions.csv"
             lines += [f"classifier: {path}", f"to use it: {use}"]
     console.print("\n".join(lines), soft_wrap=True, markup=False)

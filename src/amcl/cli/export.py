@@ -51,17 +51,17 @@ def _export(args: list[str]) -> None:
     options = read_options(Export, args, command="amcl export")
     log_to_console()
     set_threads(options.threads)
-    subject = options.weights.open(options.model)
+    model = options.weights.open(options.model)
     written = export(
-        subject,
+        model,
         options.out,
         onnx=options.onnx,
         heads=options.heads,
         overwrite=options.overwrite,
     )
-    if options.heads and subject.checkpoint is None:
-        logger.info("%s: no checkpoint, so no heads to export", subject.name)
+    if options.heads and model.checkpoint is None:
+        logger.info("%s: no checkpoint, so no heads to export", model.name)
     for path in written:
         print(path)
     weights = written[0].parent / "backbone.safetensors"
-    print(f"\nTo load it:\n\n{subject.backbone.code(str(weights))}")
+    print(f"\nTo load it:\n\n{model.backbone.code(str(weights))}")

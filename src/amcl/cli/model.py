@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from amcl.checkpoints.load import open_model
-from amcl.checkpoints.subject import Subject
+from amcl.checkpoints.loaded_model import LoadedModel
 
 logger = logging.getLogger("amcl")
 
@@ -46,9 +46,9 @@ class ModelOptions:
     pretrained: bool = False
     """Fetch timm's own weights."""
 
-    def open(self, source: str, seed: int = 0) -> Subject:
+    def open(self, source: str, seed: int = 0) -> LoadedModel:
         """The model that a user named; what was chosen on their behalf is told."""
-        subject = open_model(
+        model = open_model(
             source,
             backbone=self.backbone,
             width=self.width,
@@ -62,6 +62,6 @@ class ModelOptions:
             pretrained=self.pretrained,
             seed=seed,
         )
-        for note in subject.notes:
-            logger.info("%s: %s", subject.name, note)
-        return subject
+        for note in model.notes:
+            logger.info("%s: %s", model.name, note)
+        return model

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
@@ -14,7 +15,7 @@ from amcl.cli.tables import results_console
 from amcl.config import Config
 from amcl.config.fields import differing, effective, on_machine, value_from, with_values
 from amcl.errors import RunError
-from amcl.evaluation import Protocol
+from amcl.evaluation import protocol_names
 from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
 from amcl.sweep.evaluate import Split
@@ -48,7 +49,7 @@ class Options(Start):
     """Folder of the sweep; one that exists is resumed."""
     grid: tuple[str, ...] = ()
     """Axes, as in tau=0.1,0.2 seed=0,1,2: every combination is a run."""
-    protocols: tuple[Protocol, ...] = ()
+    protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(protocol_names()))] = ()
     """Judge each run by these at its end, as `amcl evaluate` does; none: by its last probe. With
     --out alone: as before."""
     split: Split = "validation"
@@ -142,7 +143,7 @@ def _stored(args: list[str], folder: SweepFolder) -> tuple[Options, list[Point]]
 def _options(
     args: list[str],
     base: Config,
-    protocols: tuple[Protocol, ...] = (),
+    protocols: tuple[str, ...] = (),
     split: Split = "validation",
 ) -> Options:
     return read_options(

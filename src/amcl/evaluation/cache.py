@@ -1,4 +1,4 @@
-"""Features taken once and kept: found again by the weights, the images and the transform."""
+"""Features on disk, computed once for the same weights, images and transform."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -11,16 +11,33 @@ import torch
 from torch import nn
 
 from amcl.data import Images
-from amcl.files import digest, whole_file
+from amcl.files import digest, file_digest, whole_file, write_text
 from amcl.metrics.features import Features, Transform, feature_batches, features_of, fingerprint
 
 FORMAT = 1
 
 
 class FeatureCache:
-    """A folder of features. They are mapped from disk, not read into memory.
+    """A folder of features, which are mapped from disk rather than read into memory.
 
-    `KEY.npy` holds values (n, D), float32; `KEY.json` what they are, and their checksum.
+    `KEY.npy` holds values (n, D), float32; `KEY.json` describes them, with their checksum.
+
+    Args:
+        folder: The folder; it is made when it is first written to.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from amcl.data import MemoryImages
+        >>> images = MemoryImages(torch.zeros(10, 3, 8, 8, dtype=torch.uint8))
+        >>> transform = Transform(image_size=4)
+        >>> model = nn.Flatten()
+        >>> with TemporaryDirectory() as folder:
+        ...     cache = FeatureCache(Path(folder))
+        ...     features = cache.get(
+        ...         model, images, transform, lambda: feature_batches(model, images, transform)
+        ...     )
+        ...     features.values.shape
+        torch.Size([10, 48])
     """
 
     def __init__(self, folder: Path) -> None:
@@ -31,60 +48,31 @@ class FeatureCache:
         model: nn.Module,
         images: Images,
         transform: Transform,
-        take: Callable[[], Iterator[Features]],
+        compute: Callable[[], Iterator[Features]],
     ) -> Features:
-        """The features that `take` gives batch by batch, or has given before."""
-        made_of = {
+        """Return the features, from disk if they were computed before.
+
+        Args:
+            model: The module that computes them.
+            images: The images.
+            transform: How an image becomes the input of the model.
+            compute: Returns the features batch by batch.
+        """
+        source = {
             "format": FORMAT,
             "model": fingerprint(model),
             "images": images.fingerprint(),
             "transform": asdict(transform),
         }
-        key = digest([json.dumps(made_of, sort_keys=True).encode()])[:16]
-        values, about = self.folder / f"{key}.npy", self.folder / f"{key}.json"
-        if not about.exists():
-            self._write(values, about, made_of, len(images), take())
-        return _read(values, about, made_of)
-
-    def _write(
-        self,
-        values: Path,
-        about: Path,
-        made_of: dict[str, Any],
-        total: int,
-        batches: Iterator[Features],
-    ) -> None:
-        kept: list[torch.Tensor] = []
-        unreadable: list[tuple[str, str]] = []
-        dim = 0
-        # Written, not mapped: a full disk is then an error that can be told.
-        with whole_file(values) as file:
-            for batch in batches:
-                if not kept:
-                    dim = batch.values.shape[1]
-                    start = _write_header(file, (total, dim))
-                file.write(batch.values.numpy().astype("<f4", copy=False).tobytes())
-                kept.append(batch.indices)
-                unreadable += batch.unreadable
-            rows = sum(map(len, kept))
-            file.seek(0)
-            if _write_header(file, (rows, dim)) != start:
-                raise RuntimeError("the header of a NumPy file changed its length")
-        missing = sorted(set(range(total)) - set(torch.cat(kept).tolist()))
-        with whole_file(about) as file:
-            text = json.dumps(
-                {
-                    **made_of,
-                    "shape": [rows, dim],
-                    "missing": missing,
-                    "unreadable": unreadable,
-                    "sha256": digest(_blocks(values)),
-                }
-            )
-            file.write(text.encode())
+        key = digest([json.dumps(source, sort_keys=True).encode()])[:16]
+        values = self.folder / f"{key}.npy"
+        description = self.folder / f"{key}.json"
+        if not description.exists():
+            _write(values, description, source, len(images), compute())
+        return _read(values, description, source)
 
 
-def kept_features(
+def cached_features(
     folder: Path | None,
     model: nn.Module,
     images: Images,
@@ -93,16 +81,60 @@ def kept_features(
     device: torch.device | str = "cpu",
     workers: int = 0,
 ) -> Features:
-    """Features of images, from `folder` where they were taken before; None keeps nothing."""
-    where: dict[str, Any] = {"device": device, "workers": workers}
+    """Return features of images, from `folder` if they were computed before.
+
+    Args:
+        folder: Folder of a `FeatureCache`; None keeps nothing.
+        model: The module that computes the features.
+        images: The images.
+        transform: How an image becomes the input of the model.
+        device: Device of the model.
+        workers: Processes that decode pictures.
+    """
     if folder is None:
-        return features_of(model, images, transform, **where)
-    return FeatureCache(folder).get(
-        model, images, transform, lambda: feature_batches(model, images, transform, **where)
-    )
+        return features_of(model, images, transform, device=device, workers=workers)
+
+    def compute() -> Iterator[Features]:
+        return feature_batches(model, images, transform, device=device, workers=workers)
+
+    return FeatureCache(folder).get(model, images, transform, compute)
+
+
+def _write(
+    values: Path,
+    description: Path,
+    source: dict[str, Any],
+    total: int,
+    batches: Iterator[Features],
+) -> None:
+    indices: list[torch.Tensor] = []
+    unreadable: list[tuple[str, str]] = []
+    dim = 0
+    # Written, not mapped: a full disk is then an error with a message.
+    with whole_file(values) as file:
+        for batch in batches:
+            if not indices:
+                dim = batch.values.shape[1]
+                start = _write_header(file, (total, dim))
+            file.write(batch.values.numpy().astype("<f4", copy=False).tobytes())
+            indices.append(batch.indices)
+            unreadable += batch.unreadable
+        rows = sum(map(len, indices))
+        file.seek(0)
+        if _write_header(file, (rows, dim)) != start:
+            raise RuntimeError("the header of a NumPy file changed its length")
+    facts = {
+        **source,
+        "shape": [rows, dim],
+        "missing": sorted(set(range(total)) - set(torch.cat(indices).tolist())),
+        "unreadable": unreadable,
+        "sha256": file_digest(values),
+    }
+    write_text(description, json.dumps(facts))
 
 
 def _write_header(file: Any, shape: tuple[int, int]) -> int:
+    """Write the header of a NumPy file; return its length."""
     np.lib.format.write_array_header_1_0(
         file, {"descr": "<f4", "fortran_order": False, "shape": shape}
     )
@@ -110,30 +142,24 @@ def _write_header(file: Any, shape: tuple[int, int]) -> int:
     return position
 
 
-def _read(values: Path, about: Path, made_of: dict[str, Any]) -> Features:
+def _read(values: Path, description: Path, source: dict[str, Any]) -> Features:
     try:
-        kept = json.loads(about.read_text(encoding="utf-8"))
+        facts = json.loads(description.read_text(encoding="utf-8"))
         if not values.is_file():
             raise ValueError(f"{values.name} is missing")
-        if {name: kept[name] for name in made_of} != json.loads(json.dumps(made_of)):
+        if {name: facts[name] for name in source} != json.loads(json.dumps(source)):
             raise ValueError("it says that it holds other features")
-        if digest(_blocks(values)) != kept["sha256"]:
+        if file_digest(values) != facts["sha256"]:
             raise ValueError(f"the checksum of {values.name} is wrong")
         mapped = np.load(values, mmap_mode="c", allow_pickle=False)
-        if list(mapped.shape) != kept["shape"]:
-            raise ValueError(f"{values.name} holds {mapped.shape}, not {kept['shape']}")
-        present = torch.ones(mapped.shape[0] + len(kept["missing"]), dtype=torch.bool)
-        present[kept["missing"]] = False
-        unreadable = tuple((path, reason) for path, reason in kept["unreadable"])
+        if list(mapped.shape) != facts["shape"]:
+            raise ValueError(f"{values.name} holds {mapped.shape}, not {facts['shape']}")
+        present = torch.ones(mapped.shape[0] + len(facts["missing"]), dtype=torch.bool)
+        present[facts["missing"]] = False
+        unreadable = tuple((path, reason) for path, reason in facts["unreadable"])
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ValueError(
-            f"the stored features {about} are damaged ({error}): remove the folder {about.parent} "
-            "and run again; they are then taken anew."
+            f"the stored features {description} are damaged ({error}): remove the folder "
+            f"{description.parent} and run again; they are then computed anew."
         ) from error
     return Features(torch.from_numpy(mapped), present.nonzero().squeeze(1), unreadable)
-
-
-def _blocks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while block := file.read(2**24):
-            yield block

@@ -1,20 +1,20 @@
-"""The features of all images of a source, with their names, in a file."""
+"""Features of all images of a source, written to a file with the names of the images."""
 
 import os
 from pathlib import Path
 from typing import Literal
 
-from amcl.checkpoints.subject import Subject
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.data import default_workers, load_all_images
-from amcl.evaluation.cache import kept_features
+from amcl.evaluation.build import input_transform
+from amcl.evaluation.cache import cached_features
 from amcl.evaluation.embeddings_file import check_embeddings_file, write_embeddings
-from amcl.evaluation.model import transform_of
 from amcl.metrics.features import Features
 from amcl.training.hardware import find_accelerator
 
 
 def embed(
-    subject: Subject,
+    model: LoadedModel,
     data: str,
     out: Path,
     *,
@@ -24,25 +24,35 @@ def embed(
     workers: int | None = None,
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto",
 ) -> Features:
-    """Write features and names of the images in `data` to `out`, a new .csv, .npz or .parquet file.
+    """Write features and names of images to a file.
 
-    Where the model is of a run that can be written to, features are kept in its folder too. Files
-    that cannot be read are left out, and named in what comes back.
+    Where the model is of a run that can be written to, features are kept in its folder too.
+
+    Args:
+        model: The model, as `open_model` returns it.
+        data: A folder of images, a named set, or "builtin".
+        out: A new .csv, .npz or .parquet file.
+        data_root: Folder of named sets.
+        canvas: Pixels a side that pictures are decoded at.
+        crop: Share of the shorter side that a central crop takes; see `EvaluationData`.
+        workers: Processes that decode pictures; None for one a core.
+        accelerator: Device that computes the features.
+
+    Returns:
+        The features. Files that could not be read are listed there, and left out of the file.
     """
     check_embeddings_file(out)
-    model, device = subject.backbone, find_accelerator(accelerator)
-    listed = load_all_images(data, root=data_root, image_size=model.image_size, canvas=canvas)
-    transform = transform_of(subject, crop, listed.images)
-    count = default_workers() if workers is None else workers
-    model.to(device)
-    run = subject.folder
-    found = kept_features(
+    device = find_accelerator(accelerator)
+    size = model.backbone.image_size
+    pictures = load_all_images(data, root=data_root, image_size=size, canvas=canvas)
+    run = model.folder
+    features = cached_features(
         run / "features" if run is not None and os.access(run, os.W_OK) else None,
-        model,
-        listed.images,
-        transform,
+        model.backbone.to(device),
+        pictures.images,
+        input_transform(model, crop, pictures.images),
         device=device,
-        workers=count,
+        workers=default_workers() if workers is None else workers,
     )
-    write_embeddings(out, listed.names, found, paths=listed.paths, labels=listed.labels)
-    return found
+    write_embeddings(out, pictures.names, features, paths=pictures.paths, labels=pictures.labels)
+    return features

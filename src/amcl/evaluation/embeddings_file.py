@@ -26,7 +26,7 @@ def check_embeddings_file(path: Path) -> None:
 
 
 def check_new(path: Path) -> None:
-    """Raise an error if there is such a file: it is never written over."""
+    """Raise an error if the file exists: it is never overwritten."""
     if path.exists():
         raise FileExistsError(f"{path} exists already: choose another file, or remove it first.")
 
@@ -34,40 +34,51 @@ def check_new(path: Path) -> None:
 def write_embeddings(
     path: Path,
     names: Sequence[str],
-    found: Features,
+    features: Features,
     *,
     paths: Sequence[str] = (),
     labels: Sequence[str] = (),
 ) -> None:
-    """Write features (n, D), float32, and names (n,) of their images, with what else is known.
-
-    `names`, and `paths` and `labels` where they are given, are of all images.
+    """Write features, float32, with the names of their images.
 
     - `.csv`: columns `file`, `label` and `f0`, `f1`, …;
     - `.npz`: arrays `names`, `paths`, `labels` and `features`, read by `numpy.load` without pickle;
     - `.parquet`: columns `name`, `path`, `label` and `feature`, a list of D numbers (extra
       `parquet`).
+
+    Args:
+        path: A new file, whose ending says the format.
+        names: Names of all images, those that could not be read among them.
+        features: Features of the images that could be read.
+        paths: Paths of all images, if they have paths.
+        labels: Classes of all images, if they have classes.
     """
     check_embeddings_file(path)
-    known = {"name": names, "path": paths, "label": labels}
+    texts = {"name": names, "path": paths, "label": labels}
     columns = {
-        name: [spelled_out(values[i]) for i in found.indices.tolist()]
-        for name, values in known.items()
+        name: [printable(values[i]) for i in features.indices.tolist()]
+        for name, values in texts.items()
         if len(values)
     }
+    numbers = features.values.numpy()
     with whole_file(path) as file:
         if path.suffix == ".npz":
             arrays = {f"{name}s": np.array(v, dtype=np.str_) for name, v in columns.items()}
-            np.savez(file, **arrays, features=found.values.numpy())  # type: ignore[arg-type]
+            np.savez(file, **arrays, features=numbers)  # type: ignore[arg-type]
         elif path.suffix == ".parquet":
-            _write_parquet(file, columns, found.values.numpy())
+            _write_parquet(file, columns, numbers)
         else:
             columns.pop("path", None)
-            _write_csv(file, columns, found.values.numpy())
+            _write_csv(file, columns, numbers)
 
 
-def spelled_out(name: str) -> str:
-    """A file name as text: bytes in it that are no UTF-8 are spelled out."""
+def printable(name: str) -> str:
+    """Return a file name as text; bytes in it that are not UTF-8 are written as escapes.
+
+    Example:
+        >>> printable("caf\\udce9.png")
+        'caf\\\\xe9.png'
+    """
     return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""A fine-tuned classifier on new pictures, as a table of classes and probabilities."""
+"""Classes of new pictures by a fine-tuned classifier, as a table with probabilities."""
 
 import csv
 import io
@@ -8,12 +8,11 @@ from typing import Literal
 
 import torch
 
-from amcl.checkpoints.evaluations import CLASSIFIER
+from amcl.checkpoints.evaluations import CLASSIFIER, FOLDER, read_results
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.data import default_workers, load_all_images
 from amcl.errors import RunError
-from amcl.evaluation import read_results
-from amcl.evaluation.embeddings_file import check_new, spelled_out
+from amcl.evaluation.embeddings_file import check_new, printable
 from amcl.evaluation.finetuning import load_classifier
 from amcl.files import write_text
 from amcl.metrics.features import features_of
@@ -26,43 +25,46 @@ class Predictions:
     """Classes of images, the likeliest first."""
 
     files: list[str]
-    """(n,), names of the images."""
+    """Names of the images, (n,)."""
     classes: tuple[str, ...]
-    """(K,), all there are."""
+    """Names of all classes, (K,)."""
     likeliest: torch.Tensor
-    """(n, top), numbers of classes."""
+    """Indices of the likeliest classes, (n, top)."""
     probabilities: torch.Tensor
-    """(n, top)."""
+    """Probabilities of these classes, (n, top)."""
     unreadable: tuple[tuple[str, str], ...]
-    """Files that were left out, with the reason."""
+    """Files that could not be read, each with the reason."""
 
     def csv(self) -> str:
-        """Columns file, class, probability; then class_2, probability_2, … for the next ones."""
+        """Return a table: file, class, probability; then class_2, probability_2, …"""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        ends = ["", *(f"_{i}" for i in range(2, self.likeliest.shape[1] + 1))]
-        writer.writerow(["file", *(f"{name}{end}" for end in ends for name in _COLUMNS)])
-        numbers, shares = self.likeliest.tolist(), self.probabilities.tolist()
-        for file, row, likely in zip(self.files, numbers, shares, strict=True):
-            cells = [(self.classes[i], f"{p:.6g}") for i, p in zip(row, likely, strict=True)]
-            writer.writerow([spelled_out(file), *(text for cell in cells for text in cell)])
+        suffixes = ["", *(f"_{rank}" for rank in range(2, self.likeliest.shape[1] + 1))]
+        columns = [f"{name}{suffix}" for suffix in suffixes for name in ("class", "probability")]
+        writer.writerow(["file", *columns])
+        rows = zip(self.files, self.likeliest.tolist(), self.probabilities.tolist(), strict=True)
+        for file, indices, probabilities in rows:
+            cells = [printable(file)]
+            for index, probability in zip(indices, probabilities, strict=True):
+                cells += [self.classes[index], f"{probability:.6g}"]
+            writer.writerow(cells)
         return out.getvalue()
 
 
-_COLUMNS = ("class", "probability")
-
-
 def find_classifier(source: str | Path) -> Path:
-    """The file of a fine-tuned classifier: `source` itself, or the newest one of a run folder."""
+    """Return the file of a fine-tuned classifier.
+
+    Args:
+        source: The file itself, or a run folder, whose newest classifier is taken.
+    """
     path = Path(source).expanduser()
     if path.is_file():
         return path
     if not path.is_dir():
         raise FileNotFoundError(f"there is no file or folder {str(source)!r}.")
-    if not RunFolder(path).config.is_file() and not (path / "evaluation").is_dir():
+    if not RunFolder(path).config.is_file() and not (path / FOLDER).is_dir():
         raise RunError(f"{path} is not a run folder: give one, or the file of a classifier.")
-    results = [r for r in read_results(path) if r.protocol == "finetune"]
-    files = [file for result in results if (file := result.classifier(path))]
+    files = [file for result in read_results(path) if (file := result.classifier(path))]
     if not files:
         raise RunError(
             f"{path} has no classifier yet: train one with `amcl evaluate {path} --protocols "
@@ -82,11 +84,20 @@ def predict(
     workers: int | None = None,
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto",
 ) -> Predictions:
-    """Write the likeliest classes of the images in `data` to `out`, a new .csv file.
+    """Write the likeliest classes of images to a table.
 
-    `source` is the file of a classifier, or a run folder that has one; `top` is how many classes
-    are given for each image, at most as many as there are. Files that cannot be read are left
-    out, and named in what comes back.
+    Args:
+        source: The file of a classifier, or a run folder that has one.
+        data: A folder of images, a named set, or "builtin".
+        out: A new .csv file.
+        top: Number of classes for each image, at most as many as there are.
+        data_root: Folder of named sets.
+        canvas: Pixels a side that pictures are decoded at.
+        workers: Processes that decode pictures; None for one a core.
+        accelerator: Device that computes the classes.
+
+    Returns:
+        The predictions. Files that could not be read are listed there, and left out of the table.
     """
     out = Path(out)
     whole_number("--top", top)
@@ -99,23 +110,24 @@ def predict(
             f"{path} is not a classifier: give a run folder, or the {CLASSIFIER} file that `amcl "
             "evaluate RUN --protocols finetune` has written."
         )
-    saved, device = load_classifier(path), find_accelerator(accelerator)
-    size = saved.transform.image_size
-    listed = load_all_images(data, root=data_root, image_size=size, canvas=canvas)
-    found = features_of(
-        saved.model.to(device),
-        listed.images,
-        saved.transform,
+    classifier = load_classifier(path)
+    device = find_accelerator(accelerator)
+    size = classifier.transform.image_size
+    pictures = load_all_images(data, root=data_root, image_size=size, canvas=canvas)
+    logits = features_of(
+        classifier.model.to(device),
+        pictures.images,
+        classifier.transform,
         device=device,
         workers=default_workers() if workers is None else workers,
     )
-    best = found.values.softmax(1).topk(min(top, len(saved.classes)), dim=1)
+    best = logits.values.softmax(1).topk(min(top, len(classifier.classes)), dim=1)
     predictions = Predictions(
-        files=[listed.names[i] for i in found.indices.tolist()],
-        classes=saved.classes,
+        files=[pictures.names[i] for i in logits.indices.tolist()],
+        classes=classifier.classes,
         likeliest=best.indices,
         probabilities=best.values,
-        unreadable=found.unreadable,
+        unreadable=logits.unreadable,
     )
     write_text(out, predictions.csv())
     return predictions

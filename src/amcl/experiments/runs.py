@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from amcl.analysis import PairSample, PairSettings, sample_of_run, separations, temperatures
 from amcl.checkpoints.evaluations import read_results
@@ -12,7 +13,7 @@ from amcl.config import Config, HardwareSettings
 from amcl.config.fields import differing, spelled, value_of, with_values
 from amcl.data import has_test_split
 from amcl.errors import Interrupted, RunError
-from amcl.evaluation import Protocol, Protocols
+from amcl.evaluation import FewLabelsSettings, find_protocol
 from amcl.experiments.filled_table import FilledTable
 from amcl.experiments.specs import CellSpec, Metric, TableSpec
 from amcl.files import write_text
@@ -36,7 +37,7 @@ class SharedRuns:
         path: Folder of the runs.
         base_of: Function that returns the settings a run is named against: its name has those that
             differ.
-        settings: Settings of the protocols; None for those of `amcl evaluate`.
+        settings: Settings of protocols by name; None for those of `amcl evaluate`.
         split: The split that the protocols evaluate on.
         pairs: Settings of the pairs of views.
         data_root: Present folder of named data sets, whatever a run started with.
@@ -46,7 +47,7 @@ class SharedRuns:
 
     path: Path
     base_of: Callable[[Config], Config]
-    settings: Protocols | None = None
+    settings: Mapping[str, Any] | None = None
     split: Split = "auto"
     pairs: PairSettings
     data_root: str | None = None
@@ -147,15 +148,15 @@ class SharedRuns:
             )
         return self.samples[run]
 
-    def _protocols(self, labels: Sequence[str]) -> Protocols | None:
+    def _protocols(self, labels: Sequence[str]) -> Mapping[str, Any] | None:
         """Return the settings of the protocols, with the numbers of labels of the tables."""
         if not labels:
             return self.settings
-        settings = self.settings or Protocols()
+        settings = {"few-labels": FewLabelsSettings(), **(self.settings or {})}
         counts = tuple(int(key.removeprefix("n=")) for key in labels)
-        return replace(settings, few_labels=replace(settings.few_labels, per_class=counts))
+        return settings | {"few-labels": replace(settings["few-labels"], per_class=counts)}
 
-    def _images_name(self, protocols: Sequence[Protocol], records: Sequence[Record]) -> str:
+    def _images_name(self, protocols: Sequence[str], records: Sequence[Record]) -> str:
         """Return a name of the images that numbers are of, such as "validation images"."""
         splits = dict.fromkeys(
             split
@@ -218,7 +219,9 @@ class SharedRuns:
             return None
         splits = splits_for(metric.protocol, self.split)
         results = read_results(SweepFolder(self.path).run(record.name))
-        counts = (r.judged for r in results if r.protocol == metric.source and r.split in splits)
+        counts = (
+            r.num_test_images for r in results if r.protocol == metric.source and r.split in splits
+        )
         return next(counts, None)
 
     def _pairs(self, run: Path) -> dict[str, float]:
@@ -250,9 +253,8 @@ def check_labels(
 ) -> None:
     """Raise an error, before anything is trained, where tables need labels and there are none."""
     protocols = {cell.metric.protocol for spec in specs for cell in spec.cells}
-    if not protocols - {None, "unlabeled"} or (
-        split != "validation" and has_test_split(config.data.source)
-    ):
+    needs_labels = any(find_protocol(name).needs_labels for name in protocols if name)
+    if not needs_labels or (split != "validation" and has_test_split(config.data.source)):
         return
     settings = replace(config.data, memory=0.0, probe="validation")  # nothing is decoded for this
     if load_data(replace(config, data=settings)).probe is None:

@@ -12,7 +12,6 @@ from amcl.evaluation import (
     FinetuneSettings,
     KnnSettings,
     LinearSettings,
-    Protocols,
     UnlabeledSettings,
 )
 from amcl.methods import MethodSettings
@@ -43,7 +42,7 @@ class Scale:
     own_data: bool
     data: str
     shrink: Callable[[Config], Config]
-    protocols: Protocols
+    protocols: dict[str, Any]
     pairs: PairSettings
     few: bool = False
 
@@ -130,13 +129,13 @@ SCALES: dict[str, Scale] = {
             own_data=False,
             data="builtin",
             shrink=_smoke,
-            protocols=Protocols(
-                knn=KnnSettings(k=5),
-                linear=LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
-                few_labels=FewLabelsSettings(per_class=(2, 4), draws=1),
-                finetune=FinetuneSettings(epochs=1, min_steps=1, warmup_epochs=0.0),
-                unlabeled=UnlabeledSettings(images=40),
-            ),
+            protocols={
+                "knn": KnnSettings(k=5),
+                "linear": LinearSettings(epochs=2, min_steps=0, lrs=(0.1, 1.0)),
+                "few-labels": FewLabelsSettings(per_class=(2, 4), draws=1),
+                "finetune": FinetuneSettings(epochs=1, min_steps=1, warmup_epochs=0.0),
+                "unlabeled": UnlabeledSettings(images=40),
+            },
             pairs=PairSettings(images=32),
             few=True,
         ),
@@ -149,10 +148,12 @@ SCALES: dict[str, Scale] = {
             own_data=False,
             data="cifar10",
             shrink=_cpu,
-            protocols=Protocols(
-                knn=KnnSettings(k=200),
-                finetune=FinetuneSettings(epochs=10, min_steps=0, warmup_epochs=1.0),
-            ),
+            protocols={
+                "knn": KnnSettings(k=200),
+                "linear": LinearSettings(),
+                "few-labels": FewLabelsSettings(),
+                "finetune": FinetuneSettings(epochs=10, min_steps=0, warmup_epochs=1.0),
+            },
             pairs=PairSettings(images=500),
         ),
         Scale(
@@ -162,7 +163,7 @@ SCALES: dict[str, Scale] = {
             own_data=True,
             data="cifar10",
             shrink=lambda config: config,
-            protocols=Protocols(),
+            protocols={},
             pairs=PairSettings(images=500),
         ),
     )

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from amcl.config import Config
 from amcl.config.fields import value_from, with_values
-from amcl.evaluation import PROTOCOLS, Protocol
+from amcl.evaluation import protocol_names
 from amcl.recipes import as_published, with_amcl
 
-Source = Protocol | Literal["pairs", "course"]
 Change = str | Callable[[Config, str], Config]
 
 NONE = "–"
@@ -32,7 +30,7 @@ class Metric:
     """
 
     name: str
-    source: Source
+    source: str
     key: str
     share: bool = True
 
@@ -47,9 +45,9 @@ class Metric:
         return 100.0 if self.share else 1.0
 
     @property
-    def protocol(self) -> Protocol | None:
+    def protocol(self) -> str | None:
         """The protocol that measures it, if one does."""
-        return next((p for p in PROTOCOLS if p == self.source), None)
+        return self.source if self.source in protocol_names() else None
 
 
 KNN = Metric(name="kNN accuracy", source="knn", key="top1")

@@ -1,9 +1,8 @@
 """Metrics: features in, numbers out. kNN, spread and rank, separation of pairs, accuracies."""
 
 from amcl.metrics.features import Features, Transform, extract, features_of
-from amcl.metrics.knn import KnnSettings, knn_accuracy, knn_predict
+from amcl.metrics.knn import knn_accuracy, knn_predict
 from amcl.metrics.unlabeled import (
-    UnlabeledSettings,
     alignment,
     effective_rank,
     separation,
@@ -14,9 +13,7 @@ from amcl.metrics.unlabeled import (
 
 __all__ = [
     "Features",
-    "KnnSettings",
     "Transform",
-    "UnlabeledSettings",
     "alignment",
     "effective_rank",
     "extract",

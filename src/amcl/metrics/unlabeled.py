@@ -12,27 +12,11 @@ import torch
 
 from amcl.metrics.knn import check_finite, unit_rows
 from amcl.settings import positive_number, whole_number
-from amcl.views import ViewSettings
 
 BINS = 100
 """Bins of histograms of similarities."""
 _PAIRS = 2**21  # similarities that are computed at a time
 _RESOLUTION = 2.0**40  # similarities are rounded to multiples of its inverse
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnlabeledSettings:
-    """Settings of the measures without labels."""
-
-    images: int = 2000
-    """Number of images to measure, or all if there are fewer."""
-    views: str = "abcde"
-    """Operations of the two views: a crop, b blur, c gray, d jitter, e flip, s solarize."""
-
-    def __post_init__(self) -> None:
-        if whole_number("images", self.images, "choose 2 or more") < 2:
-            raise ValueError(f"images must be at least 2, to have pairs, got {self.images}.")
-        ViewSettings(operations=self.views)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

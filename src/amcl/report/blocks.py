@@ -1,4 +1,4 @@
-"""Blocks of a page. No block knows of runs; a table is that of `amcl.results`."""
+"""Blocks of a page, which know nothing of runs; tables are those of `amcl.results`."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence that must not be missed, such as why something is not shown."""
+    """A sentence that must not be missed, such as the reason why something is not shown."""
 
     kind: ClassVar = "note"
     text: str
@@ -56,13 +56,13 @@ class Picture:
             check_pixels("An image", image, 3)
         if self.good and len(self.good) != len(self.images):
             raise ValueError(
-                f"good must say one thing of each of {len(self.images)} images, or be empty, got "
+                f"good must have a value for each of {len(self.images)} images, or be empty, got "
                 f"{len(self.good)}."
             )
 
     @property
     def marked(self) -> list[tuple[torch.Tensor, bool | None]]:
-        """Each image with what is said of it."""
+        """Each image with its mark: right, wrong, or None."""
         return list(zip(self.images, self.good or [None] * len(self.images), strict=True))
 
 
@@ -101,7 +101,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Code:
-    """A text as it is in a file, folded away below its title."""
+    """The text of a file, folded away below its title."""
 
     kind: ClassVar = "code"
     text: str

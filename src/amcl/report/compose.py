@@ -23,13 +23,13 @@ def report(
     out: str | Path | None = None,
     settings: ReportSettings | None = None,
 ) -> Path:
-    """Write a page on a run, or on several side by side.
+    """Write a page of charts and images on a run, or on several side by side.
 
     Args:
-        runs: Folders of runs.
+        runs: A run folder, or several.
         out: The file to write; the default is report.html in the run's folder, or for several runs
             in the working folder. A file that is no such page is never overwritten.
-        settings: Images to look at, and how.
+        settings: Images to show, and the projection of the map.
 
     Returns:
         The path of the page.
@@ -45,27 +45,27 @@ def report(
 
 def page_of(runs: Sequence[Run], settings: ReportSettings) -> Page:
     """Return the page; sections that need the images are left out where no run has them."""
-    sections = [] if len(runs) == 1 else [_glance(runs)]
+    single = len(runs) == 1
+    sections = [] if single else [_glance(runs)]
     sections.append(training(runs))
-    if seen := [run for run in runs if run.sample is not None]:
-        sections.append(similarity(seen))
+    if sampled := [run for run in runs if run.sample is not None]:
+        sections.append(similarity(sampled))
     sections.append(temperatures(runs))
-    if seen:
-        sections += [heads(seen), pairs(seen), nearest(seen)]
-        sections.append(image_map(seen, settings.map, settings.seed))
+    if sampled:
+        sections += [heads(sampled), pairs(sampled), nearest(sampled)]
+        sections.append(image_map(sampled, settings.map, settings.seed))
     sections += [results(runs), cost(runs), settings_section(runs)]
-    one = runs[0]
     return Page(
-        title=one.name if len(runs) == 1 else " · ".join(run.name for run in runs),
-        subtitle=one.describe() if len(runs) == 1 else f"{len(runs)} runs side by side",
-        facts=_facts(one) if len(runs) == 1 else (),
+        title=" · ".join(run.name for run in runs),
+        subtitle=runs[0].describe() if single else f"{len(runs)} runs side by side",
+        facts=_facts(runs[0]) if single else (),
         sections=sections,
         footer=_footer(runs),
     )
 
 
 def _glance(runs: Sequence[Run]) -> Section:
-    """The key numbers of several runs."""
+    """Return a table of the key numbers of several runs."""
     facts = [dict(_facts(run)) for run in runs]
     names = dict.fromkeys(name for fact in facts for name in fact)
     rows = [
@@ -86,13 +86,13 @@ def _facts(run: Run) -> list[tuple[str, str]]:
                 facts.append((label, percent(last[name])))
         if "effective_rank" in last:
             facts.append(("effective rank", f"{last['effective_rank']:.1f}"))
-    for where, separation in run.separations.items():
-        facts.append((f"AUROC, {where}", f"{separation.auroc:.4f}"))
+    for part, separation in run.separations.items():
+        facts.append((f"AUROC, {part}", f"{separation.auroc:.4f}"))
     return facts
 
 
 def _footer(runs: Sequence[Run]) -> str:
     samples = [run.sample for run in runs if run.sample is not None]
-    looked = dict.fromkeys(f"{len(sample)} {sample.source}" for sample in samples)
-    images = f" Pairs, heads, neighbors and map are of {'; '.join(looked)}." if looked else ""
+    sources = dict.fromkeys(f"{len(sample)} {sample.source}" for sample in samples)
+    images = f" Pairs, heads, neighbors and map are of {'; '.join(sources)}." if sources else ""
     return f"Made from {', '.join(str(run.path) for run in runs)} by `amcl report`.{images}"

@@ -18,7 +18,7 @@ _SHAPES = ("M-5,0a5,5 0 1,0 10,0a5,5 0 1,0 -10,0z", "M0,-6.5L6.5,0 0,6.5 -6.5,0z
 
 @dataclass(frozen=True)
 class Kind:
-    """The points of one class: how they are marked, and what the class is called."""
+    """A class of points: its name and its mark."""
 
     name: str
     color: str
@@ -26,21 +26,25 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A map as the page draws it: `points` are x, y and the index of the kind."""
+class MapDrawing:
+    """A map as the page draws it."""
 
     points: list[tuple[float, float, int]]
+    """x, y and the index of the kind of each image."""
     kinds: list[Kind]
+    """Classes of points."""
     named: bool
-    """Whether kinds have marks of their own, for which there is a legend."""
+    """Whether kinds have different marks, for which there is a legend."""
     sheet: str
+    """All thumbs on one image, as a `data:` address."""
     columns: int
+    """Thumbs in a row of the sheet."""
     aspect: float
     """Width over height of a thumb."""
 
 
-def drawn(block: Map) -> Drawn:
-    """Places in the frame, marks of classes, and all thumbs on one sheet."""
+def draw_map(block: Map) -> MapDrawing:
+    """Return positions in the frame, marks of classes, and all thumbs on one sheet."""
     labels = [""] * len(block.points) if block.labels is None else list(block.labels)
     names = sorted(set(labels))
     marks = [(color, shape) for shape in _SHAPES for color in PALETTE]
@@ -51,11 +55,11 @@ def drawn(block: Map) -> Drawn:
             names, marks if named else [(BLUE, _SHAPES[0])] * len(names), strict=False
         )
     ]
-    positions = _placed(block.points).tolist()
+    positions = _scaled(block.points).tolist()
     thumbs = _small(block.thumbs)
     sheet, columns = sheet_uri(thumbs)
     index = {name: i for i, name in enumerate(names)}
-    return Drawn(
+    return MapDrawing(
         points=[(x, y, index[label]) for (x, y), label in zip(positions, labels, strict=True)],
         kinds=kinds,
         named=named,
@@ -65,10 +69,11 @@ def drawn(block: Map) -> Drawn:
     )
 
 
-def _placed(points: torch.Tensor) -> torch.Tensor:
-    """Points in the frame, one scale for both directions, y upwards."""
+def _scaled(points: torch.Tensor) -> torch.Tensor:
+    """Return points in the frame, with one scale for both directions and y upwards."""
     points = points.double()
-    low, high = points.min(0).values, points.max(0).values
+    low = points.min(0).values
+    high = points.max(0).values
     room = torch.tensor([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN], dtype=torch.float64)
     scale = (room / (high - low).clamp(min=1e-12)).min()
     middle = torch.tensor([WIDTH, HEIGHT], dtype=torch.float64) / 2
@@ -77,6 +82,7 @@ def _placed(points: torch.Tensor) -> torch.Tensor:
 
 
 def _small(thumbs: torch.Tensor) -> torch.Tensor:
+    """Return thumbs of at most `THUMB` pixels a side."""
     height, width = thumbs.shape[2:]
     if max(height, width) <= THUMB:
         return thumbs.cpu()

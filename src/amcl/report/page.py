@@ -16,7 +16,7 @@ from amcl.errors import RunError
 from amcl.extras import missing, needed
 from amcl.files import write_text
 from amcl.report.blocks import Chart, Section
-from amcl.report.maps import HEIGHT, WIDTH, drawn
+from amcl.report.maps import HEIGHT, WIDTH, draw_map
 from amcl.report.pictures import LOSSLESS, data_uri, shown_width
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 GENERATOR = "amcl report"
-"""How pages of this package name what made them."""
-_WHOLE = 24  # letters up to which a word of a command is not broken at a hyphen
+"""Name of the generator in the metadata of pages."""
+_UNBROKEN = 24  # letters up to which a word of a command is not broken at a hyphen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Page:
             )
 
     def html(self) -> str:
-        """The whole page as text."""
+        """Return the whole page as text."""
         from markupsafe import Markup
 
         environment = _environment()
@@ -78,7 +78,7 @@ class Page:
 
 
 def check_replaceable(path: Path) -> None:
-    """Raise an error if something is there that is not a page of ours."""
+    """Raise an error if the path exists and is not a page of this package."""
     if path.is_dir():
         raise RunError(f"{path} is a folder: name the file to write, such as {path}/report.html.")
     if not path.exists():
@@ -93,7 +93,7 @@ def check_replaceable(path: Path) -> None:
 
 
 def require_map(method: str) -> None:
-    """The same for a map that needs a package of its own."""
+    """Raise an error if the package of a projection is not installed."""
     package = {"umap": "umap", "tsne": "openTSNE"}.get(method)
     if package is not None and missing(package):
         raise RunError(f"{needed(f'--map {method}', package, method)} Or use --map pca.")
@@ -110,25 +110,25 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"uri": data_uri, "shown_width": shown_width, "drawn": drawn}
+    environment.filters |= {"uri": data_uri, "shown_width": shown_width, "draw_map": draw_map}
     environment.filters["inline"] = _inline
     environment.globals |= {"MAP_WIDTH": WIDTH, "MAP_HEIGHT": HEIGHT, "LOSSLESS": LOSSLESS}
     return environment
 
 
 def _inline(text: str) -> "Markup":
-    """Text in which `this` is a command."""
+    """Return text in which words between backticks are commands."""
     from markupsafe import Markup, escape
 
     def command(match: re.Match[str]) -> str:
-        words = (f"<span>{w}</span>" if len(w) <= _WHOLE else w for w in match[1].split(" "))
+        words = (f"<span>{w}</span>" if len(w) <= _UNBROKEN else w for w in match[1].split(" "))
         return f"<code>{' '.join(words)}</code>"
 
     return Markup(re.sub("`([^`]+)`", command, str(escape(text))))
 
 
 def _resource(environment: "Environment", name: str) -> str:
-    """A file beside the templates, as it is."""
+    """Return the text of a file beside the templates."""
     if environment.loader is None:
         raise RuntimeError("the environment has a loader")
     text, _, _ = environment.loader.get_source(environment, name)

@@ -1,4 +1,4 @@
-"""Images as text within a page."""
+"""Images as `data:` addresses within a page."""
 
 import base64
 import io
@@ -10,16 +10,17 @@ from PIL import Image
 LOSSLESS = 64
 """Pixels a side up to which an image is kept as it is; larger ones are compressed."""
 SHOWN = 72
-"""Pixels a side, about."""
+"""Pixels a side at which images are shown, about."""
 KEPT = 144
 """Pixels a side beyond which an image is made smaller: it is shown small."""
 
 
 def data_uri(image: torch.Tensor) -> str:
-    """An image, uint8 (3, H, W), as a `data:` address.
+    """Return an image, uint8 (3, H, W), as a `data:` address.
 
-    >>> data_uri(torch.zeros(3, 2, 2, dtype=torch.uint8))[:30]
-    'data:image/png;base64,iVBORw0K'
+    Example:
+        >>> data_uri(torch.zeros(3, 2, 2, dtype=torch.uint8))[:30]
+        'data:image/png;base64,iVBORw0K'
     """
     picture = Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy())
     picture.thumbnail((KEPT, KEPT))
@@ -27,10 +28,11 @@ def data_uri(image: torch.Tensor) -> str:
 
 
 def shown_width(image: torch.Tensor) -> int:
-    """How wide an image is shown: small ones in whole multiples, so that pixels stay square.
+    """Return the width that an image is shown at: small ones in whole multiples of their pixels.
 
-    >>> [shown_width(torch.zeros(3, size, size)) for size in (8, 28, 32, 64, 96, 224)]
-    [72, 84, 64, 64, 72, 72]
+    Example:
+        >>> [shown_width(torch.zeros(3, size, size)) for size in (8, 28, 32, 64, 96, 224)]
+        [72, 84, 64, 64, 72, 72]
     """
     height, width = image.shape[1:]
     long = max(height, width)
@@ -39,7 +41,7 @@ def shown_width(image: torch.Tensor) -> int:
 
 
 def sheet_uri(thumbs: torch.Tensor) -> tuple[str, int]:
-    """All thumbs (N, 3, h, w) on one sheet, row by row: its `data:` address and its columns."""
+    """Return the `data:` address of a sheet of all thumbs (N, 3, h, w), and its columns."""
     columns = math.ceil(math.sqrt(len(thumbs)))
     rows = math.ceil(len(thumbs) / columns)
     count, channels, height, width = thumbs.shape

@@ -1,4 +1,4 @@
-"""Everything that a page shows of its runs."""
+"""The runs of a page: their metrics, results and samples of pairs."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -16,10 +16,10 @@ from amcl.analysis import (
     separations,
     temperatures,
 )
+from amcl.checkpoints.evaluations import Result, read_results
 from amcl.checkpoints.run_folder import RunFolder, read_metrics
 from amcl.config import Config
 from amcl.errors import RunError
-from amcl.evaluation import Result, read_results
 from amcl.metrics.unlabeled import Separation
 from amcl.report.blocks import Beside, Block, Chart
 from amcl.results import Table
@@ -37,9 +37,9 @@ class ReportSettings:
     map: PlaneMethod = "pca"
     """Projection of features onto a plane; umap and tsne need a package each."""
     data: str | None = None
-    """Where the images lie, or other images; none: where the run had them."""
+    """The images, if they were moved, or other images; none: those of the run."""
     data_root: str | None = None
-    """Where named sets lie; none: where the run had them."""
+    """Folder of named sets; none: that of the run."""
     seed: int = 0
     """Seed of the choice of images and of their views."""
 
@@ -50,34 +50,38 @@ class ReportSettings:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
-    """A run as far as it can be looked at."""
+    """A run with all that a page shows of it."""
 
     name: str
+    """Name on the page."""
     path: Path
+    """Folder of the run."""
     config: Config
+    """Configuration of the run."""
     rows: list[dict[str, Any]]
     """Lines of metrics."""
     results: list[Result]
-    """Of `amcl evaluate`."""
+    """Results of `amcl evaluate`."""
     starts: list[dict[str, Any]]
     """The environment of each start."""
     sample: PairSample | None
+    """Pairs of views; None if images or checkpoint are missing."""
     missing: str = ""
-    """Why there is no sample."""
+    """Reason why there is no sample."""
 
     @property
     def ended(self) -> bool:
-        """Return whether it was trained to its end."""
+        """Whether it was trained to its end."""
         return RunFolder(self.path).backbone.is_file()
 
     @property
     def epochs(self) -> int:
-        """Whole epochs that were trained."""
+        """Number of whole epochs that were trained."""
         return max((row["epoch"] for row in self.of("epoch")), default=0)
 
     @property
     def heads(self) -> int:
-        """C; 0 for a method without heads."""
+        """Number of heads; 0 for a method without heads."""
         method: Any = self.config.method
         return method.heads if method.has_heads else 0
 
@@ -150,7 +154,7 @@ def in_rows(charts: Sequence[Chart], stacked: bool) -> list[Block]:
 def _read(path: Path, name: str, settings: ReportSettings) -> Run:
     folder = RunFolder(path)
     config = folder.read_config()
-    sample, missing = _look(path, settings)
+    sample, missing = _sample(path, settings)
     starts = path / "environment.jsonl"
     lines = starts.read_text(encoding="utf-8").splitlines() if starts.is_file() else []
     return Run(
@@ -165,13 +169,13 @@ def _read(path: Path, name: str, settings: ReportSettings) -> Run:
     )
 
 
-def _look(path: Path, settings: ReportSettings) -> tuple[PairSample | None, str]:
-    """The sample of a run, or why there is none: its images or its checkpoint may be gone."""
+def _sample(path: Path, settings: ReportSettings) -> tuple[PairSample | None, str]:
+    """Return the sample of a run, or the reason why its images or its checkpoint are missing."""
     pairs = PairSettings(images=settings.images, seed=settings.seed)
-    where = {"data": settings.data, "data_root": settings.data_root}
+    source = {"data": settings.data, "data_root": settings.data_root}
     try:
-        return sample_of_run(path, pairs, **where), ""
+        return sample_of_run(path, pairs, **source), ""
     except (RunError, ValueError, OSError) as error:
-        if any(where.values()):  # an option that cannot be met is an error
+        if any(source.values()):  # an option that cannot be met is an error
             raise
         return None, str(error)

@@ -61,7 +61,7 @@ class ComparableResults:
 
     def images(self, metric: str) -> int | None:
         """Return the number of images that an accuracy is of; None for other metrics."""
-        return (self.results[0].result.judged or None) if is_accuracy(metric) else None
+        return (self.results[0].result.num_test_images or None) if is_accuracy(metric) else None
 
     def value(self, record: Record, metric: str) -> float | None:
         """Return the number of a run: the mean over seeds of the protocol, the newest of each."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from amcl.config import Config
 from amcl.config.fields import spelled, with_values
 from amcl.errors import RunError
-from amcl.evaluation import Protocol
 from amcl.progress import duration
 from amcl.results import Record
 from amcl.search.folder import Definition
@@ -87,7 +86,7 @@ class SearchRuns(Runs):
         """Return the record with the objective, or with the reason why there is none."""
         objective = self.definition.objective
         try:
-            protocols: list[Protocol] = ["linear"] if objective == "linear" else []
+            protocols = ["linear"] if objective == "linear" else []
             metrics = record.metrics | evaluate_run(config, run, protocols, "validation")
         except (ValueError, RuntimeError, MemoryError) as error:
             return replace(record, status="failed", reason=f"judging: {error_line(error)}")

@@ -3,25 +3,25 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from amcl.checkpoints.load import open_model
 from amcl.config import Config
 from amcl.data import has_test_split
-from amcl.evaluation import Protocol, Protocols
-from amcl.evaluation.model import JudgedOn, evaluation_of
+from amcl.evaluation import find_protocol
+from amcl.evaluation.build import EvaluationData, make_evaluation
 
 Split = Literal["auto", "test", "validation"]
 SPLITS: tuple[Split, ...] = Split.__args__  # type: ignore[attr-defined]
 
 
-def splits_for(protocol: Protocol, split: Split) -> tuple[str, ...]:
+def splits_for(protocol: str, split: Split) -> tuple[str, ...]:
     """Return the splits that a result may be of, the preferred one first.
 
     Images without labels are all of the split "train".
     """
     splits: tuple[str, ...] = ("test", "validation") if split == "auto" else (split,)
-    return (*splits, "train") if protocol == "unlabeled" else splits
+    return splits if find_protocol(protocol).needs_labels else (*splits, "train")
 
 
 def metrics_of(metrics: Mapping[str, float], protocol: str, split: str) -> dict[str, float]:
@@ -44,9 +44,9 @@ def check_split(config: Config, split: Split) -> None:
 def evaluate_run(
     config: Config,
     run: Path,
-    protocols: Sequence[Protocol],
+    protocols: Sequence[str],
     split: Split,
-    settings: Protocols | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> dict[str, float]:
     """Evaluate a run and write the results into its folder.
 
@@ -55,16 +55,16 @@ def evaluate_run(
         run: Its folder.
         protocols: Protocols to evaluate by.
         split: Images to evaluate on.
-        settings: Settings of the protocols; None for those of `amcl evaluate`.
+        settings: Settings of protocols by name; None for those of `amcl evaluate`.
 
     Returns:
         Metrics by names such as "linear_top1_test".
     """
     if not protocols:
         return {}
-    evaluation = evaluation_of(
+    evaluation = make_evaluation(
         open_model(run),
-        JudgedOn(split=split, data_root=config.data.data_root, workers=config.data.workers),
+        EvaluationData(split=split, data_root=config.data.data_root, workers=config.data.workers),
         settings=settings,
         accelerator=config.hardware.accelerator,
         seed=config.run.seed,

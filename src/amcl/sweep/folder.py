@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from amcl.config import Config
 from amcl.config.fields import differing
 from amcl.errors import RunError
-from amcl.evaluation import PROTOCOLS, Protocol
+from amcl.evaluation import find_protocol
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.settings import choose
@@ -61,7 +61,7 @@ class SweepFolder(StudyFolder):
             for entry in sorted(entries, key=lambda entry: entry["order"])
         ]
 
-    def read_protocols(self) -> tuple[tuple[Protocol, ...], Split]:
+    def read_protocols(self) -> tuple[tuple[str, ...], Split]:
         """Return the protocols that last evaluated the runs, and the split."""
         listing = self.read_listing()
         return tuple(listing["protocols"]), listing["split"]
@@ -69,7 +69,7 @@ class SweepFolder(StudyFolder):
     def add(
         self,
         points: Sequence[Point],
-        protocols: Sequence[Protocol] = (),
+        protocols: Sequence[str] = (),
         split: Split = "validation",
     ) -> list[Point]:
         """Create the folder, or add runs to it, and return all of its runs.
@@ -156,7 +156,7 @@ class SweepFolder(StudyFolder):
         try:
             listing = json.loads(self.listing.read_text(encoding="utf-8"))
             for protocol in listing["protocols"]:
-                choose("protocol", protocol, PROTOCOLS)
+                find_protocol(protocol)
             choose("split", listing["split"], SPLITS)
             # Without a study, the same grid still resumes the folders of its runs.
             listing.setdefault("storage", "")

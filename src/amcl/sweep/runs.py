@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from amcl.errors import Interrupted
-from amcl.evaluation import PROTOCOLS, Protocol, Protocols
+from amcl.evaluation import find_protocol
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.results.groups import MEASURED
@@ -31,7 +31,7 @@ from amcl.sweep.workers import Tell, for_workers
 if TYPE_CHECKING:
     import optuna
 
-RequiredMetrics = Mapping[Protocol, Sequence[str]]
+RequiredMetrics = Mapping[str, Sequence[str]]
 
 
 def sweep(
@@ -39,9 +39,9 @@ def sweep(
     out: str | Path,
     *,
     jobs: int = 1,
-    protocols: Sequence[Protocol] = (),
+    protocols: Sequence[str] = (),
     split: Split = "validation",
-    settings: Protocols | None = None,
+    settings: Mapping[str, Any] | None = None,
     required_metrics: RequiredMetrics | None = None,
     again: bool = False,
     others: bool = True,
@@ -60,7 +60,7 @@ def sweep(
         jobs: Number of processes that share the work.
         protocols: Protocols that evaluate each run at its end; none for its last probe alone.
         split: Images that protocols evaluate on.
-        settings: Settings of the protocols; None for those of `amcl evaluate`.
+        settings: Settings of protocols by name; None for those of `amcl evaluate`.
         required_metrics: Metrics that a protocol must have measured, else it evaluates again.
         again: Whether to repeat runs that diverged or failed.
         others: Whether to carry out the other runs of the folder, too.
@@ -81,7 +81,7 @@ def sweep(
     whole_number("jobs", jobs)
     choose("split", split, SPLITS)
     for protocol in protocols:
-        choose("protocol", protocol, PROTOCOLS)
+        find_protocol(protocol)
     points = [Point(values=p.values, config=for_workers(p.config)) for p in points]
     for point in points if protocols else ():
         check_split(point.config, split)
@@ -130,9 +130,9 @@ class SweepRuns(Runs):
     """
 
     points: Mapping[str, Point]
-    protocols: tuple[Protocol, ...] = ()
+    protocols: tuple[str, ...] = ()
     split: Split = "validation"
-    settings: Protocols | None = None
+    settings: Mapping[str, Any] | None = None
     required_metrics: RequiredMetrics
     again: bool = False
 
@@ -169,11 +169,11 @@ class SweepRuns(Runs):
         count = sum(name in records for name in self.names)
         tell(f"{count}/{len(self.names)}  {line(record)}")
 
-    def _missing(self, record: Record | None) -> list[Protocol]:
+    def _missing(self, record: Record | None) -> list[str]:
         """Return the protocols that have not measured what they should."""
         return [p for p in self.protocols if record is None or not self._has_evaluated(p, record)]
 
-    def _has_evaluated(self, protocol: Protocol, record: Record) -> bool:
+    def _has_evaluated(self, protocol: str, record: Record) -> bool:
         splits = splits_for(protocol, self.split)
         measured = [metrics_of(record.metrics, protocol, split) for split in splits]
         required = {*self.required_metrics.get(protocol, ())}

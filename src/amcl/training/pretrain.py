@@ -214,7 +214,7 @@ def _start(
         for path, reason in data.unreadable:
             logger.debug("skipped %s: %s", path, reason)
         if begin is None:
-            folder.tell_source(checkpoint)
+            folder.log_source(checkpoint)
         tell_start(config, task.method, plan, step)
         if stored.run.epochs != config.run.epochs:
             tell_new_length(config, plan, step, stored.run.epochs)

@@ -1,6 +1,6 @@
-"""What training and inference cost: parameters, FLOPs, seconds a step, memory."""
+"""Costs of training and inference: parameters, FLOPs, seconds a step, memory."""
 
-from amcl.analysis.cost.comparison import Row, compare_cost, cost_table, rows, spelled
+from amcl.analysis.cost.comparison import Row, compare_cost, cost_table, rows
 from amcl.analysis.cost.count import Cost, backbone_flops, cost_of, image_size_of
 from amcl.analysis.cost.measure import STEPS, StepCost, measure_in_turns, measure_step
 
@@ -17,5 +17,4 @@ __all__ = [
     "measure_in_turns",
     "measure_step",
     "rows",
-    "spelled",
 ]

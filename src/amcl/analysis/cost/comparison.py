@@ -1,4 +1,4 @@
-"""Costs side by side: a method as published, and with AMCL."""
+"""Tables of costs side by side, as of a method as published and with AMCL."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,26 +13,30 @@ _PART = {"temperature": "temperature (φ)", "noise_embedding": "noise embedding"
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of several configurations, in units that people read."""
+    """One number of several configurations, in units for people."""
 
     name: str
+    """Name of the number."""
     label: str
+    """Name for people, with the unit."""
     values: tuple[float | None, ...]
+    """The number of each configuration."""
     part: bool = False
     """Whether it is a part of the row above it."""
 
     @property
     def ratio(self) -> float | None:
-        """The last over the first; None where there is no such number."""
+        """Ratio of the last to the first; None where one of them is missing."""
         first, last = self.values[0], self.values[-1]
         return last / first if len(self.values) > 1 and first and last is not None else None
 
 
-def spelled(value: float | None, form: str = ".4g") -> str:
-    """A figure for people.
+def format_cost(value: float | None, form: str = ".4g") -> str:
+    """Return a number as text.
 
-    >>> spelled(0.35891), spelled(65536.2), spelled(None)
-    ('0.3589', '65,536', '–')
+    Example:
+        >>> format_cost(0.35891), format_cost(65536.2), format_cost(None)
+        ('0.3589', '65,536', '–')
     """
     if value is None:
         return "–"
@@ -40,33 +44,31 @@ def spelled(value: float | None, form: str = ".4g") -> str:
 
 
 def compare_cost(base: Config, amcl: Config, image_size: int | None = None) -> tuple[Cost, Cost]:
-    """What two configurations cost, such as a method with one head and with AMCL."""
+    """Count the costs of two configurations, such as a method with one head and with AMCL."""
     size = image_size or image_size_of(base)
     return cost_of(base, size), cost_of(amcl, size)
 
 
 def rows(costs: Sequence[Cost], measured: Sequence[StepCost] = ()) -> list[Row]:
-    """All figures, a value for each configuration; what was measured last."""
+    """Return all numbers, a value for each configuration; measured ones come last."""
 
     def of(name: str, label: str, value: Callable[[Cost], float], part: bool = False) -> Row:
         return Row(name, label, tuple(map(value, costs)), part)
 
-    figures = [of("parameters", "parameters in training, M", lambda c: c.training_parameters / 1e6)]
+    lines = [of("parameters", "parameters in training, M", lambda c: c.training_parameters / 1e6)]
     for name in dict.fromkeys(name for cost in costs for name in cost.parameters):
-        figures.append(
-            Row(f"parameters/{name}", _PART.get(name, name), _of_part(costs, name), True)
-        )
+        lines.append(Row(f"parameters/{name}", _PART.get(name, name), _of_part(costs, name), True))
     if any(cost.trained != cost.training_parameters for cost in costs):
-        figures.append(of("trained", "of these trained", lambda c: c.trained / 1e6, True))
+        lines.append(of("trained", "of these trained", lambda c: c.trained / 1e6, True))
     if any(cost.momentum for cost in costs):
-        figures.append(of("momentum", "momentum copy, not trained, M", lambda c: c.momentum / 1e6))
-    figures += [
+        lines.append(of("momentum", "momentum copy, not trained, M", lambda c: c.momentum / 1e6))
+    lines += [
         of("inference_parameters", "parameters at inference, M", _inference_parameters),
         of("forward_flops", "GFLOPs an image, training, forward", lambda c: c.forward_flops / 1e9),
         of("step_flops", "GFLOPs an image, forward and backward", lambda c: c.step_flops / 1e9),
         of("inference_flops", "GFLOPs an image, inference", lambda c: c.inference_flops / 1e9),
     ]
-    return figures + (_measured(measured) if measured else [])
+    return lines + (_measured(measured) if measured else [])
 
 
 def cost_table(
@@ -75,7 +77,7 @@ def cost_table(
     measured: Sequence[StepCost] = (),
     more: Mapping[str, Sequence[str]] | None = None,
 ) -> Table:
-    """Return all figures, a column for each configuration, with ratios to the first.
+    """Return a table with a column for each configuration, and ratios to the first.
 
     Args:
         names: Names of the configurations.
@@ -89,11 +91,14 @@ def cost_table(
         label = f"\u2003{row.label}" if row.part else row.label
         first, *others = row.values
         if pair:
-            numbers: list[str | Cell] = [*map(spelled, row.values), spelled(row.ratio, ".3f")]
+            numbers: list[str | Cell] = [
+                *map(format_cost, row.values),
+                format_cost(row.ratio, ".3f"),
+            ]
         else:
             ratios = [f"×{v / first:.3f}" if v and first else "" for v in others]
-            cells = [Cell(spelled(v), r) for v, r in zip(others, ratios, strict=True)]
-            numbers = [spelled(first), *cells]
+            cells = [Cell(format_cost(v), r) for v, r in zip(others, ratios, strict=True)]
+            numbers = [format_cost(first), *cells]
         lines.append([label, *numbers])
     for label, texts in (more or {}).items():
         lines.append([label, *texts, *([""] if pair else [])])

@@ -17,45 +17,46 @@ from amcl.seeds import generator
 from amcl.settings import whole_number
 from amcl.training.pretrain import load_data
 
-_PARTS = {"loss": "temperature", "keys": "momentum"}  # what users call parts of a method
+_PARTS = {"loss": "temperature", "keys": "momentum"}  # module of a method → name for users
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a configuration costs, by count.
+    """Cost of a configuration, by count.
 
     FLOPs are those of products, convolutions and attention, two for each multiplication with its
     addition. Norms, activations, views and the optimizer's step are not among them.
     """
 
     image_size: int
+    """Pixels a side of the views."""
     batch_size: int
     """Images whose pairs are compared with each other: those of a step, or of a part of it."""
     parameters: dict[str, int]
     """By part: backbone, heads, predictors, temperature (φ, or a learned τ), decoder, …"""
     trained: int
-    """Those of them that move: fixed positions and frozen patch embeddings do not."""
+    """Number of trained parameters, without fixed positions and frozen patch embeddings."""
     momentum: int
     """Parameters of the copy that follows backbone and heads, and is not trained."""
     forward_flops: float
-    """Of the loss of an image, all its views; MoCo's keys and queue are part of it."""
+    """FLOPs of the loss of an image with all its views, and with MoCo's keys and queue."""
     step_flops: float
-    """Of the loss and its gradient, an image."""
+    """FLOPs of the loss and its gradient, an image."""
     inference_flops: float
-    """Of the backbone's features of an image."""
+    """FLOPs of the backbone's features of an image."""
 
     @property
     def training_parameters(self) -> int:
-        """All parts, but for the momentum copy."""
+        """Parameters of all parts except the momentum copy."""
         return sum(self.parameters.values())
 
     @property
     def inference_parameters(self) -> int:
-        """The backbone alone: heads are thrown away."""
+        """Parameters of the backbone alone: heads are not needed after training."""
         return self.parameters["backbone"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return all values for JSON."""
         return asdict(self) | {
             "training_parameters": self.training_parameters,
             "inference_parameters": self.inference_parameters,
@@ -63,13 +64,16 @@ class Cost:
 
 
 def cost_of(config: Config, image_size: int | None = None) -> Cost:
-    """Parameters and FLOPs of a configuration, at its own batch size.
+    """Count parameters and FLOPs of a configuration.
 
-    `image_size`: pixels a side of the views; None takes what the configuration would train with.
+    Args:
+        config: The configuration.
+        image_size: Pixels a side of the views; None for that of the training.
 
-    >>> cost = cost_of(Config())
-    >>> cost.parameters["heads"], cost.parameters["backbone"] == cost.inference_parameters
-    (328320, True)
+    Example:
+        >>> cost = cost_of(Config())
+        >>> cost.parameters["heads"], cost.parameters["backbone"] == cost.inference_parameters
+        (328320, True)
     """
     size = image_size_of(config) if image_size is None else whole_number("image_size", image_size)
     images = config.run.batch_size // config.run.accumulate
@@ -92,14 +96,14 @@ def cost_of(config: Config, image_size: int | None = None) -> Cost:
 
 
 def backbone_flops(settings: BackboneSettings, image_size: int) -> int:
-    """FLOPs of a backbone's features of one image."""
+    """Count the FLOPs of a backbone for one image."""
     with torch.device("meta"), torch.no_grad():
         backbone = Backbone(settings, image_size).eval()
         return _flops(lambda: backbone(torch.empty(1, 3, image_size, image_size)))
 
 
 def image_size_of(config: Config) -> int:
-    """Pixels a side of the views; of a folder's pictures, a hundred at most are looked at."""
+    """Return the pixels a side of the views; of a folder, at most a hundred pictures are read."""
     settings = config.data
     if settings.image_size is not None:
         return settings.image_size
@@ -112,7 +116,7 @@ def image_size_of(config: Config) -> int:
 
 
 def _parameters(method: Method) -> dict[str, int]:
-    """Parameters by part, trained or not; parts without any are left out."""
+    """Return the number of parameters by part, trained or not; parts without any are left out."""
     counts: dict[str, int] = {}
     for name, parameter in method.named_parameters():
         first = name.partition(".")[0]
@@ -122,11 +126,11 @@ def _parameters(method: Method) -> dict[str, int]:
 
 
 def _loss(method: Method, images: int, size: int) -> torch.Tensor:
-    """The loss of views without values. Masks have some: how many patches are seen matters."""
+    """Return the loss of views without values. Masks have values: their patches count."""
     views = list(torch.empty(method.num_views, images, 3, size, size, device="meta"))
     drawn = method.draw(images, generator("cost"))
-    beside = {} if drawn is None else {"drawn": drawn}
-    loss: torch.Tensor = method(views, **beside)
+    arguments = {} if drawn is None else {"drawn": drawn}
+    loss: torch.Tensor = method(views, **arguments)
     return loss
 
 

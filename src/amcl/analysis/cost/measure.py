@@ -32,14 +32,16 @@ WARM_UP = 2  # steps before the clock starts: memory is taken, kernels are chose
 
 @dataclass(frozen=True, kw_only=True)
 class StepCost:
-    """What steps of training took: views, loss, gradient and optimizer; no picture is decoded."""
+    """Cost of training steps: views, loss, gradient and optimizer; no picture is decoded."""
 
     device: str
+    """Name of the device."""
     batch_size: int
+    """Images a step."""
     seconds: tuple[float, ...]
-    """Of each step."""
+    """Seconds of each step."""
     peak_memory: int | None
-    """Bytes: on a CPU the growth of the process, on a GPU what tensors took; None: not known."""
+    """Bytes: growth of the process on a CPU, of tensors on a GPU; None: not reported."""
 
     @property
     def median(self) -> float:
@@ -48,11 +50,11 @@ class StepCost:
 
     @property
     def images_per_second(self) -> float:
-        """How many images are trained on in a second."""
+        """Images that are trained on in a second."""
         return self.batch_size / self.median
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for JSON."""
+        """Return all values for JSON."""
         return asdict(self) | {"median": self.median, "images_per_second": self.images_per_second}
 
 
@@ -63,10 +65,13 @@ def measure_step(
     images: int | None = None,
     image_size: int | None = None,
 ) -> StepCost:
-    """Take `steps` training steps on random images, in a process of their own, and time them.
+    """Time training steps on random images, in a new process with random weights and one device.
 
-    `images`: how many there are to draw from, at least a batch; None: a batch. Weights are random,
-    and a process has one device.
+    Args:
+        config: Configuration of the training.
+        steps: Number of steps.
+        images: Number of images to draw from, at least a batch; None for a batch.
+        image_size: Pixels a side of the images; None for that of the training.
     """
     (cost,) = measure_in_turns([config], steps, images=images, image_size=image_size)
     return cost
@@ -79,18 +84,18 @@ def measure_in_turns(
     images: int | None = None,
     image_size: int | None = None,
 ) -> list[StepCost]:
-    """Measure several configurations, step by step in turns, A B A B: they meet the same machine.
+    """Measure several configurations in turns, A B A B: the machine is then the same for all.
 
-    Each has a process of its own, whose memory is that of its steps, and waits while another's
-    step is timed: all of them are held in memory at once. The rest: see `measure_step`.
+    Each has its own process, which waits while another takes a step: all of them are in memory at
+    once. The arguments are those of `measure_step`.
     """
     whole_number("steps", steps)
     jobs = [_Job.of(config, steps, images, image_size) for config in configs]
-    with ExitStack() as open_ones:
+    with ExitStack() as stack:
         trainers = []
         for job in jobs:  # one warms up after the other
             trainer = _Trainer(job)
-            open_ones.callback(trainer.close)
+            stack.callback(trainer.close)
             trainers.append((trainer, trainer.answer()))
         seconds = [[trainer.ask("step") for trainer, _ in trainers] for _ in range(steps)]
         return [
@@ -118,7 +123,7 @@ class _Job:
     @staticmethod
     def of(config: Config, steps: int, images: int | None, image_size: int | None) -> "_Job":
         size = image_size or image_size_of(config)
-        # Time for all steps, on one device; what a run would start from is no matter.
+        # Enough epochs for all steps, on one device, from random weights.
         run = replace(config.run, epochs=max(config.run.epochs, WARM_UP + steps), init=None)
         hardware = replace(config.hardware, devices=1, nodes=1)
         return _Job(
@@ -130,28 +135,28 @@ class _Job:
 
 
 class _Trainer:
-    """A fresh process that takes a step of training whenever it is asked to.
+    """A new process that takes a training step on request.
 
-    Its first answer, once it is warm, is the name of its device.
+    Its first answer, after the warm-up, is the name of its device.
     """
 
     def __init__(self, job: _Job) -> None:
         context = multiprocessing.get_context("spawn")
-        self._line, theirs = context.Pipe()
-        self._process = context.Process(target=_child, args=(job, theirs), daemon=True)
+        self._connection, other_end = context.Pipe()
+        self._process = context.Process(target=_child, args=(job, other_end), daemon=True)
         self._process.start()
-        theirs.close()
+        other_end.close()
 
-    def ask(self, what: str) -> Any:
-        """Seconds of a "step", or the peak of "memory" so far."""
-        with suppress(OSError):  # it is gone, and what is heard of it says why
-            self._line.send(what)
+    def ask(self, request: str) -> Any:
+        """Return the seconds of a "step", or the peak of "memory" so far."""
+        with suppress(OSError):  # the process has ended, and its answer says why
+            self._connection.send(request)
         return self.answer()
 
     def answer(self) -> Any:
-        """What it says next; its errors are raised here."""
+        """Return the next answer; errors of the process are raised here."""
         try:
-            answer = self._line.recv()
+            answer = self._connection.recv()
         except (EOFError, OSError):
             self._process.join()
             raise RunError(
@@ -163,38 +168,41 @@ class _Trainer:
         return answer
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """End the process."""
         self._process.terminate()
         self._process.join()
-        self._line.close()
+        self._connection.close()
 
 
-def _child(job: _Job, line: Connection) -> None:
+def _child(job: _Job, connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which ends this process
     try:
         steps = _Steps(job)
         for _ in range(WARM_UP):
             steps.take()
-        line.send(steps.device_name)
+        connection.send(steps.device_name)
         while True:
-            line.send(steps.take() if line.recv() == "step" else steps.memory.growth())
+            is_step = connection.recv() == "step"
+            connection.send(steps.take() if is_step else steps.memory.growth())
     except (EOFError, BrokenPipeError):
-        return  # whoever asked is gone
+        return  # the parent process has ended
     except (ValueError, RunError) as error:
-        line.send(error)
-    except RuntimeError as error:  # torch's own, out of memory among them
-        line.send(RunError(str(error)))
+        connection.send(error)
+    except RuntimeError as error:  # errors of torch, such as out of memory
+        connection.send(RunError(str(error)))
 
 
 class _Steps:
-    """Training on random images, as a run does it, a step at a time."""
+    """Training on random images as in a run, a step at a time."""
 
     def __init__(self, job: _Job) -> None:
-        config, size = job.config, job.image_size
+        config = job.config
+        size = job.image_size
         fabric = make_fabric(config.hardware)
         fabric.launch()
         data = _random_images(config, size, job.images)
-        self.device, self.memory = fabric.device, PeakMemory(fabric.device)
+        self.device = fabric.device
+        self.memory = PeakMemory(fabric.device)
         plan = Plan.of(config, data, fabric)
         method = method_to_train(config, size, None)
         self._trainer = Trainer(fabric, PretrainingTask(fabric, config, plan, data, method))
@@ -206,7 +214,7 @@ class _Steps:
         return torch.cuda.get_device_name(self.device) if cuda else self.device.type
 
     def take(self) -> float:
-        """Take a step; returns its seconds."""
+        """Take a step and return its seconds."""
         begin = time.perf_counter()
         self._trainer.train_step(self._batches)
         if self.device.type == "cuda":
@@ -218,7 +226,8 @@ class _Steps:
 
 def _random_images(config: Config, image_size: int, images: int) -> DataSet:
     side = config.data.canvas or image_size
-    shape, random = (images, 3, side, side), generator("cost", "images")
+    shape = (images, 3, side, side)
+    random = generator("cost", "images")
     pixels = torch.randint(256, shape, dtype=torch.uint8, generator=random)
     return DataSet(
         name="random",

@@ -1,4 +1,4 @@
-"""How much memory work takes at most."""
+"""Peak memory of the process or of a GPU."""
 
 import resource
 import sys
@@ -8,9 +8,9 @@ import torch
 
 
 class PeakMemory:
-    """The growth of memory from here on: of the process on a CPU, of tensors on a GPU.
+    """Measures the growth of memory from here on: of the process on a CPU, of tensors on a GPU.
 
-    In a process that took more before, such as one that trained already, nothing is seen of it.
+    In a process that took more memory before, such as one that trained already, no growth is seen.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -22,16 +22,16 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(device)
 
     def growth(self) -> int | None:
-        """Bytes at most since then; None where a device does not tell."""
+        """Return the largest growth in bytes; None where a device does not report it."""
         if self.device.type == "cpu":
             return max(_resident("VmHWM") - self._before, 0)
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
 
 def _resident(field: str) -> int:
-    """Bytes of this process: now (VmRSS) or at most (VmHWM); where there is no /proc, at most.
+    """Return the bytes of this process: now (VmRSS) or at most (VmHWM); without /proc, at most.
 
-    Not getrusage where /proc can tell: on Linux its peak starts with that of the parent process.
+    /proc comes before getrusage, whose peak on Linux starts with that of the parent process.
     """
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.is_file() else []

@@ -19,7 +19,7 @@ def mistyped(command: str, args: Sequence[str]) -> str:
     """Return what is wrong with the first option that no command has; empty if there is none.
 
     What is an option of another command or method is left to the command, which knows more, and so
-    are all options of methods that other packages bring.
+    are all options of methods and protocols that other packages bring.
 
     Args:
         command: Name of the command.
@@ -41,7 +41,11 @@ def mistyped(command: str, args: Sequence[str]) -> str:
     if not file.is_file() or {"-h", "--help"} & set(words):
         return ""
     every = {option for path in KNOWN.glob("*.txt") for option in _read(path)} | set(_PAPER)
+    sections = {option.partition(".")[0] for option in every if "." in option}
     for word in words:
+        section, dot, _ = word.partition(".")
+        if dot and section not in sections:  # perhaps of a protocol that another package brings
+            continue
         if re.match(r"--[a-zA-Z]", word) and word not in every:
             near = difflib.get_close_matches(word, _read(file), n=3)
             hint = f"did you mean {', '.join(near)}?" if near else "--help lists them."

@@ -98,9 +98,9 @@ def load_classifier(path: Path) -> SavedClassifier:
 
 
 def _network(settings: dict[str, Any], classes: int) -> nn.Module:
-    size = settings.pop("image_size")
+    size = settings["image_size"]
     with own_randomness():
-        backbone = Backbone(BackboneSettings(**settings), size)
+        backbone = Backbone(BackboneSettings.from_metadata(settings), size)
     return classifier(backbone, classes, image_size=size)
 
 

@@ -11,27 +11,27 @@ from amcl.results.formatting import percent
 
 SHOWN = 20
 """Classes up to which all are shown, with the whole confusion matrix."""
-_FIRST = ("finetune", "linear", "logistic", "knn")  # of several protocols the first is shown
 _ROWS = 10  # classes or pairs of a table, where there are more than are shown
 
 
 def classes(results: Sequence[Result]) -> list[Block]:
-    """Return accuracy by class and confusions of one classifier; nothing without such a result."""
+    """Return accuracy by class and confusions of the most accurate classifier, if there is one."""
     detailed = [result for result in results if "per_class" in result.details]
     if not detailed:
         return []
-    newest = [result for result in detailed if _same_images(result, detailed[-1])]
-    result = min(reversed(newest), key=lambda result: _FIRST.index(result.protocol))
-    top1, balanced = result.metrics["top1"], result.details["balanced_top1"]
-    words = (
+    comparable = [result for result in detailed if _same_images(result, detailed[-1])]
+    result = max(reversed(comparable), key=lambda result: result.metrics["top1"])
+    top1 = result.metrics["top1"]
+    balanced = result.details["balanced_top1"]
+    text = (
         f"Class by class, {result.protocol} on {result.data}, {result.split}: accuracy "
         f"{percent(top1)}, balanced accuracy, in which each class counts the same, "
         f"{percent(balanced)}."
     )
     names = list(result.details["per_class"])
     if len(names) <= SHOWN and "confusion" in result.details:
-        return [Paragraph(words), _matrix(result, names), _accuracies(result)]
-    return [Paragraph(words), *_pairs(result), _accuracies(result)]
+        return [Paragraph(text), _matrix(result, names), _accuracies(result)]
+    return [Paragraph(text), *_pairs(result), _accuracies(result)]
 
 
 def _same_images(one: Result, other: Result) -> bool:
@@ -59,12 +59,12 @@ def _pairs(result: Result) -> list[Block]:
 
 def _accuracies(result: Result) -> Table:
     per_class = result.details["per_class"]
-    seen = [(name, about) for name, about in per_class.items() if about["images"]]
+    present = [(name, facts) for name, facts in per_class.items() if facts["images"]]
     caption = "Accuracy by class."
     if len(per_class) > SHOWN:
-        seen = sorted(seen, key=lambda item: (item[1]["top1"], -item[1]["images"]))[:_ROWS]
-        caption = f"The {len(seen)} classes of lowest accuracy, of {len(per_class)}."
-    rows = [(name, percent(about["top1"]), f"{about['images']:,}") for name, about in seen]
+        present = sorted(present, key=lambda item: (item[1]["top1"], -item[1]["images"]))[:_ROWS]
+        caption = f"The {len(present)} classes of lowest accuracy, of {len(per_class)}."
+    rows = [(name, percent(facts["top1"]), f"{facts['images']:,}") for name, facts in present]
     return Table(("class", "accuracy", "images"), rows, caption)
 
 

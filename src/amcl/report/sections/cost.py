@@ -25,10 +25,9 @@ HOW = (
 
 def cost(runs: Sequence[Run]) -> Section:
     """Return parameters and FLOPs by count, and throughput from the runs' own metrics."""
-    counted = [run for run in runs if not _reason(run)]
-    notes = [Note(f"{run.name}: {_reason(run)}") for run in runs if _reason(run)]
-    blocks: list[Block] = list(notes)
-    if counted:
+    reasons = {run.name: _reason(run) for run in runs}
+    blocks: list[Block] = [Note(f"{name}: {why}") for name, why in reasons.items() if why]
+    if counted := [run for run in runs if not reasons[run.name]]:
         blocks.append(_table(counted))
     if len(runs) == 1 and _baseline(runs[0].config) == runs[0].config:
         blocks.append(Paragraph("This run is a baseline itself: there is nothing to compare."))
@@ -48,7 +47,8 @@ def _table(runs: Sequence[Run]) -> Table:
     costs = [cost_of(run.config, _size(run)) for run in runs]
     paces = [dict(_pace(run)) for run in runs]
     if len(runs) == 1:
-        names, base = ["this run"], _baseline(runs[0].config)
+        names = ["this run"]
+        base = _baseline(runs[0].config)
         if base is not None and base != runs[0].config:
             names.insert(0, "baseline")
             costs.insert(0, cost_of(base, _size(runs[0])))
@@ -74,19 +74,19 @@ def _baseline(config: Config) -> Config | None:
 
 
 def _size(run: Run) -> int:
-    """Pixels a side of the views, also where the images are gone."""
+    """Return the pixels a side of the views, also where the images are gone."""
     backbone = RunFolder(run.path).backbone
     if run.sample is not None:
         return int(run.sample.views.shape[-1])
     if backbone.is_file():
-        made = read_metadata(backbone)
-        if made is not None:
-            return int(made["image_size"])
+        metadata = read_metadata(backbone)
+        if metadata is not None:
+            return int(metadata["image_size"])
     return image_size_of(run.config)
 
 
 def _reason(run: Run) -> str:
-    """Why a run cannot be counted, if so: nobody knows how large its images are."""
+    """Return why a run cannot be counted, if the size of its images is unknown; else ""."""
     try:
         _size(run)
     except (RunError, ValueError, OSError) as error:

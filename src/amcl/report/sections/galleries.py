@@ -1,4 +1,4 @@
-"""Images to look at: pairs, neighbors, and a map."""
+"""Sections of images: pairs, neighbors, and a map."""
 
 from collections.abc import Callable, Sequence
 
@@ -35,29 +35,28 @@ _NEAREST = 6
 
 
 def pairs(runs: Sequence[Run]) -> Section:
-    """The most uncertain positives and the hardest negatives, with s and τ in each head."""
+    """Return the most uncertain positives and the hardest negatives, with s and τ in each head."""
     count = 6 if len(runs) > 1 else 12
     return Section("Pairs", _of_each(runs, lambda s: pair_galleries(s, count)), PAIRS_HOW)
 
 
 def nearest(runs: Sequence[Run]) -> Section:
-    """Images with their nearest neighbors."""
+    """Return images with their nearest neighbors."""
     blocks = _of_each(runs, lambda sample: _nearest(sample, len(runs) > 1))
     return Section("Nearest neighbors", blocks, NEIGHBORS_HOW)
 
 
 def image_map(runs: Sequence[Run], method: PlaneMethod, seed: int) -> Section:
-    """The images on a plane."""
+    """Return the images on a plane."""
     return Section("Map", _of_each(runs, lambda sample: _map(sample, method, seed)), MAP_HOW)
 
 
 def _of_each(runs: Sequence[Run], make: Callable[[PairSample], list[Block]]) -> list[Block]:
-    seen = [run for run in runs if run.sample is not None]
-    return beside(seen, lambda run: make(run.sample) if run.sample is not None else [])
+    return beside(runs, lambda run: make(run.sample) if run.sample is not None else [])
 
 
 def pair_galleries(sample: PairSample, count: int) -> list[Block]:
-    """Number of the most uncertain positive pairs, and of the hardest negative ones."""
+    """Return galleries of the most uncertain positive pairs and of the hardest negative ones."""
     reason = "the highest τ⁺" if sample.positives_differ else "the lowest similarity"
     return [
         Gallery(
@@ -78,7 +77,8 @@ def _positive(sample: PairSample, pair: Pair) -> Picture:
 
 
 def _negative(sample: PairSample, pair: Pair) -> Picture:
-    first, second = _class(sample, pair.i), _class(sample, pair.j)
+    first = _class(sample, pair.i)
+    second = _class(sample, pair.j)
     title = f"{first}, both" if first == second else f"{first} – {second}"
     return Picture(_views(sample, pair), _numbers(pair), title if first else "")
 
@@ -113,12 +113,11 @@ def _nearest(sample: PairSample, narrow: bool) -> list[Block]:
             good = [None, *(bool(sample.labels[i] == sample.labels[query]) for i in row)]
         images = [sample.images[i] for i in (query, *row)]
         items.append(Picture(images, title=_class(sample, query), good=good))
-    how = "Nearest first, by the cosine of the backbone's features."
-    marks = " ✓ of the same class, ✗ of another." if sample.labels is not None else ""
-    blocks: list[Block] = [Gallery(items, how + marks)]
-    if sample.labels is None:
-        blocks.append(Paragraph("There are no labels in use, and so none is called right."))
-    return blocks
+    caption = "Nearest first, by the cosine of the backbone's features."
+    if sample.labels is not None:
+        return [Gallery(items, f"{caption} ✓ of the same class, ✗ of another.")]
+    note = Paragraph("There are no labels in use, and so none is called right.")
+    return [Gallery(items, caption), note]
 
 
 def _map(sample: PairSample, method: PlaneMethod, seed: int) -> list[Block]:

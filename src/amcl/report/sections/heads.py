@@ -19,13 +19,12 @@ HOW = (
 
 
 def heads(runs: Sequence[Run]) -> Section:
-    """Return agreement between heads, and what each of them retrieves."""
-    seen = [run for run in runs if run.sample is not None]
-    labeled = any(run.sample.labels is not None for run in seen if run.sample is not None)
+    """Return agreement between heads, and retrieval by each of them."""
+    labeled = any(run.sample.labels is not None for run in runs if run.sample is not None)
     header = ("by", "own image first", *(("nearest other of its class",) if labeled else ()))
     blocks = [
-        *beside(seen, lambda run: _of_run(run, len(runs) > 1)),
-        *joined(seen, header, lambda run: _found(run, labeled), _caption(seen)),
+        *beside(runs, lambda run: _of_run(run, len(runs) > 1)),
+        *joined(runs, header, lambda run: _retrieval(run, labeled), _caption(runs)),
     ]
     return Section("Heads", blocks, HOW)
 
@@ -44,7 +43,7 @@ def _of_run(run: Run, stacked: bool) -> list[Block]:
 def _agreement(sample: PairSample) -> list[Chart]:
     heads = agreement(sample)
     names = [f"head {c}" for c in range(1, sample.num_heads + 1)]
-    shown = {
+    matrices = {
         "Correlation": (
             heads.correlation,
             "Correlation of the similarities that two heads give to negative pairs.",
@@ -55,18 +54,18 @@ def _agreement(sample: PairSample) -> list[Chart]:
         ),
     }
     return [
-        Chart(matrix(values, names), f"{name} between heads: {_spelled(values)}", caption)
-        for name, (values, caption) in shown.items()
+        Chart(matrix(values, names), f"{name} between heads: {_in_words(values)}", caption)
+        for name, (values, caption) in matrices.items()
     ]
 
 
-def _spelled(values: torch.Tensor) -> str:
+def _in_words(values: torch.Tensor) -> str:
     rows = values.tolist()
     pairs = [(i, j) for i in range(len(rows)) for j in range(i + 1, len(rows))]
     return ", ".join(f"{i + 1} and {j + 1} {rows[i][j]:.3f}" for i, j in pairs)
 
 
-def _found(run: Run, labeled: bool) -> list[tuple[str, ...]]:
+def _retrieval(run: Run, labeled: bool) -> list[tuple[str, ...]]:
     if run.sample is None:
         return []
     return [
@@ -76,7 +75,7 @@ def _found(run: Run, labeled: bool) -> list[tuple[str, ...]]:
 
 
 def _caption(runs: Sequence[Run]) -> str:
-    """What chance would find, as far as it is the same for all runs."""
+    """Return sentences on retrieval by chance; one where it is the same for all runs."""
     sentences = dict.fromkeys(_chance(run.sample) for run in runs if run.sample is not None)
     return " ".join(sentences)
 

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from amcl.checkpoints.evaluations import Result, how, spelled
+from amcl.checkpoints.evaluations import Result, describe, format_metric
 from amcl.report.blocks import Paragraph, Section
 from amcl.report.runs import Run, beside, joined
 from amcl.report.sections.classes import classes
@@ -26,7 +26,7 @@ def results(runs: Sequence[Run]) -> Section:
 
 
 def _current(results: Sequence[Result]) -> list[Result]:
-    """Results of the newest weights of the run's own model."""
+    """Return the results of the newest weights of the final model."""
     return [result for result in newest(results) if not result.checkpoint]
 
 
@@ -35,7 +35,7 @@ def _rows(run: Run) -> list[tuple[str, ...]]:
     current = newest(run.results)
     for result in run.results:
         old = "" if result in current else " (older weights)"
-        numbers = ", ".join(f"{name} {spelled(result, name)}" for name in result.metrics)
-        where = f"{result.data}, {result.split}"
-        rows.append((result.protocol + old, where, numbers, how(result).replace("\n", "; ")))
+        numbers = ", ".join(f"{name} {format_metric(result, name)}" for name in result.metrics)
+        data = f"{result.data}, {result.split}"
+        rows.append((result.protocol + old, data, numbers, describe(result).replace("\n", "; ")))
     return rows

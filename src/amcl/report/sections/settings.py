@@ -1,4 +1,4 @@
-"""How the runs were made: settings and environment."""
+"""Settings and environment of the runs."""
 
 import json
 import tomllib
@@ -18,7 +18,7 @@ HOW = (
 
 
 def settings(runs: Sequence[Run]) -> Section:
-    """Return the settings that differ, then each config.toml and where it ran."""
+    """Return the settings that differ, then each config.toml and environment."""
     blocks: list[Block] = []
     if len(runs) > 1:
         blocks.append(_differences(runs))
@@ -34,7 +34,7 @@ def _of_run(run: Run) -> list[Block]:
 def _differences(runs: Sequence[Run]) -> Table:
     tables = [flat(tomllib.loads(run.config.to_toml())) for run in runs]
     rows = [
-        (name, *(_spelled(table[name]) if name in table else MISSING for table in tables))
+        (name, *(_text(table[name]) if name in table else MISSING for table in tables))
         for name in differing(tables)
     ]
     if not rows:
@@ -43,5 +43,5 @@ def _differences(runs: Sequence[Run]) -> Table:
     return Table(header, rows, "All other settings are the same in all runs.")
 
 
-def _spelled(value: Any) -> str:
+def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).strip('"')

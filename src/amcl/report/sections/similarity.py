@@ -1,4 +1,4 @@
-"""How far positive pairs stand apart from negative ones."""
+"""Separation of positive pairs from negative ones."""
 
 from collections.abc import Sequence
 
@@ -23,28 +23,27 @@ COLUMNS = (
 
 def similarity(runs: Sequence[Run]) -> Section:
     """Return histograms after the heads and after the backbone, with their numbers."""
-    seen = [run for run in runs if run.sample is not None]
     header = ("after", "positive, mean", "negative, mean", "overlap", "AUROC")
     blocks = [
-        *beside(seen, lambda run: _histograms(run, stacked=len(runs) > 1)),
-        *joined(seen, header, _rows, COLUMNS),
+        *beside(runs, lambda run: _histograms(run, stacked=len(runs) > 1)),
+        *joined(runs, header, _rows, COLUMNS),
     ]
-    notes = dict.fromkeys(note for run in seen if (note := _note(run)))
+    notes = dict.fromkeys(note for run in runs if (note := _note(run)))
     return Section("Similarity of pairs", [*blocks, *map(Paragraph, notes)], HOW)
 
 
 def _histograms(run: Run, stacked: bool) -> list[Block]:
     charts = []
-    for where, separation in run.separations.items():
-        divided = where == "heads" and _sample(run).tau is not None
+    for part, separation in run.separations.items():
+        divided = part == "heads" and _sample(run).tau is not None
         axis = "s/τ, mean over heads" if divided else "cosine similarity"
         figure = two_histograms(separation.histograms, axis)
         numbers = f"overlap {separation.overlap:.3f}, AUROC {separation.auroc:.4f}"
         charts.append(
             Chart(
                 figure,
-                f"Histograms of positive and negative pairs after the {where}: {numbers}",
-                f"After the {where}: {numbers}.",
+                f"Histograms of positive and negative pairs after the {part}: {numbers}",
+                f"After the {part}: {numbers}.",
             )
         )
     return in_rows(charts, stacked)
@@ -53,18 +52,19 @@ def _histograms(run: Run, stacked: bool) -> list[Block]:
 def _rows(run: Run) -> list[tuple[str, ...]]:
     return [
         (
-            where,
+            part,
             f"{s.positive_similarity:.3f}",
             f"{s.negative_similarity:.3f}",
             f"{s.overlap:.3f}",
             f"{s.auroc:.4f}",
         )
-        for where, s in run.separations.items()
+        for part, s in run.separations.items()
     ]
 
 
 def _note(run: Run) -> str:
-    method, sample = run.config.method.name, _sample(run)
+    method = run.config.method.name
+    sample = _sample(run)
     if not sample.num_heads:
         return f"{method} has no heads: what is alike is seen after the backbone alone."
     if sample.tau is None:

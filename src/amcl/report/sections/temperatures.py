@@ -94,7 +94,7 @@ def _rows(run: Run) -> list[tuple[str, ...]]:
 
 
 def _variances(run: Run) -> list[tuple[str, ...]]:
-    """How far heads differ about a pair, beside how far pairs differ in a head."""
+    """Return the variance of τ between heads, beside the variance between pairs."""
     tau = run.temperatures
     if tau is None or run.heads < 2:
         return []
@@ -132,7 +132,7 @@ def _course(run: Run) -> list[Chart]:
 
 
 def _bounds_reached(run: Run) -> list[Block]:
-    """The share at the bounds over epochs, in the head where it is the greatest."""
+    """Return the share at the bounds over epochs, in the head where it is the greatest."""
     lines: list[Line] = []
     for sign in _signs(run):
         for side in ("lower", "upper"):
@@ -164,5 +164,5 @@ def _by_epoch(run: Run, name: str) -> list[tuple[float, float]]:
 
 
 def _signs(run: Run) -> tuple[Sign, ...]:
-    """Signs of pairs that the loss knows."""
+    """Return the signs of pairs that the loss has."""
     return getattr(run.config.method, "signs", ())

@@ -39,7 +39,7 @@ def training(runs: Sequence[Run]) -> Section:
 
 
 def _chart(lines: Sequence[Line], x: str, y: str) -> list[Chart]:
-    """A line for each run that has something to show; nothing if none has."""
+    """Return a chart with a line for each run that has points; nothing if none has."""
     shown = [line for line in lines if line.finite_points]
     if not shown:
         return []
@@ -51,7 +51,7 @@ def _chart(lines: Sequence[Line], x: str, y: str) -> list[Chart]:
 
 
 def _losses(runs: Sequence[Run]) -> list[Chart]:
-    """By epoch, or by step as long as no epoch has ended; methods have scales of their own."""
+    """Return losses by epoch, or by step before the first has ended; a chart for each method."""
     kind = "epoch" if any(run.of("epoch") for run in runs) else "step"
     methods = dict.fromkeys(run.config.method.name for run in runs)
     charts = []
@@ -92,7 +92,8 @@ def _notes(run: Run) -> list[Block]:
             )
         )
     elif run.sample.unreadable:
-        (path, reason), count = run.sample.unreadable[0], len(run.sample.unreadable)
+        path, reason = run.sample.unreadable[0]
+        count = len(run.sample.unreadable)
         notes.append(
             Note(
                 f"{run.name}: {plural(count, 'image')} could not be read, such as {path}: {reason}"

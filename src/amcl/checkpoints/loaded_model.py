@@ -1,0 +1,69 @@
+"""A backbone with the facts about it: its run, its normalization, how far it was trained."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amcl.backbones import Backbone
+from amcl.config import Config
+from amcl.data.images import Rgb
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A backbone to evaluate, embed with or export; `open_model` returns it."""
+
+    name: str
+    """Name for people: the run folder or file as the user typed it, or the timm model."""
+    backbone: Backbone
+    """The network, in evaluation mode and with `normalization` set."""
+    mean: Rgb
+    """Means of the channels it was trained with, for values in [0, 1]."""
+    std: Rgb
+    """Standard deviations of the channels."""
+    folder: Path | None = None
+    """The run folder it belongs to."""
+    checkpoint: Path | None = None
+    """File of the whole method, with its heads."""
+    config: Config | None = None
+    """Configuration of the run."""
+    images: int | None = None
+    """Number of images it was trained on."""
+    step: int | None = None
+    """Number of steps it was trained for."""
+    epoch: float | None = None
+    """Number of epochs it was trained for."""
+    untrained: bool = False
+    """Whether its weights are random."""
+    notes: tuple[str, ...] = ()
+    """Choices made on the user's behalf, as sentences."""
+
+    def __post_init__(self) -> None:
+        self.backbone.eval()
+        self.backbone.normalization = (self.mean, self.std)
+
+    def metadata(self) -> dict[str, Any]:
+        """Return what a file of the weights says about them, as the files of a run do."""
+        progress = {name: getattr(self, name) for name in ("images", "step", "epoch")}
+        return {
+            "image_size": self.backbone.image_size,
+            "mean": self.mean,
+            "std": self.std,
+            **{name: value for name, value in progress.items() if value is not None},
+        }
+
+    @staticmethod
+    def from_metadata(
+        name: str, backbone: Backbone, metadata: dict[str, Any], **fields: Any
+    ) -> "LoadedModel":
+        """Return the model whose file has this metadata; `fields` are the other fields."""
+        return LoadedModel(
+            name=name,
+            backbone=backbone,
+            mean=tuple(metadata["mean"]),
+            std=tuple(metadata["std"]),
+            images=metadata.get("images"),
+            step=metadata.get("step"),
+            epoch=metadata.get("epoch"),
+            **fields,
+        )

@@ -1,0 +1,183 @@
+"""The protocols by name: built-in ones, those of installed packages and of a user's script."""
+
+import difflib
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+
+from amcl.config import Config
+from amcl.data import DataSet
+
+if TYPE_CHECKING:
+    from amcl.evaluation.evaluation import Evaluation
+
+ENTRY_POINTS = "amcl.protocols"
+"""Entry-point group in which installed packages name modules that register protocols."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Outcome:
+    """Numbers that a protocol measured, and what there is to know about them.
+
+    Args:
+        metrics: Numbers by name. Accuracies are shares from 0 to 1; those named "top1", "top5" or
+            "n=…" are shown in percent.
+        settings: Settings as they were used, where that differs from the settings of the protocol.
+        details: Anything else for the JSON file; sentences under "notes" are shown to users.
+        truth: True classes of the test images, (M,). With them, accuracies get intervals.
+        predicted: Predicted classes of the test images, (M,). With them, the result has accuracies
+            by class and confused classes.
+        split: Name of the images measured; None for the split of the labeled test images.
+        images: Numbers of images by name, and their "sha256"; None for the labeled images.
+    """
+
+    metrics: dict[str, float]
+    settings: dict[str, Any] | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    truth: torch.Tensor | None = None
+    predicted: torch.Tensor | None = None
+    split: str | None = None
+    images: dict[str, Any] | None = None
+
+
+Run = Callable[["Evaluation", Any], Outcome]
+"""Runs a protocol: takes the evaluation and the settings of the protocol."""
+R = TypeVar("R", bound=Run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """A registered protocol; `register_protocol` describes the fields."""
+
+    name: str
+    settings: type
+    run: Run
+    needs_labels: bool = True
+    shown: tuple[str, ...] = ()
+    is_default: Callable[[DataSet], bool] | None = None
+    settings_of_run: Callable[[Config], Any] | None = None
+
+
+_protocols: dict[str, Protocol] = {}
+
+
+def register_protocol(
+    name: str,
+    settings: type,
+    *,
+    needs_labels: bool = True,
+    shown: tuple[str, ...] = (),
+    is_default: Callable[[DataSet], bool] | None = None,
+    settings_of_run: Callable[[Config], Any] | None = None,
+) -> Callable[[R], R]:
+    """Register an evaluation protocol.
+
+    The protocol is then available wherever protocols are named: in `Evaluation.run`, in `amcl
+    evaluate --protocols NAME` with its options `--NAME.OPTION`, in sweeps, tables and reports.
+
+    Args:
+        name: Name of the protocol, as users type it.
+        settings: Dataclass of its settings, all of which have defaults. Its fields become options.
+        needs_labels: Whether it needs labeled images.
+        shown: Names of the settings that are shown beside the numbers.
+        is_default: Tells for a data set whether `amcl evaluate` runs the protocol when the user
+            names none; None for never.
+        settings_of_run: Takes the settings of the protocol from those of the training run; None
+            for the defaults.
+
+    Returns:
+        A decorator for the function that runs the protocol. The function takes the `Evaluation`,
+        which has features, labels, model and data, and the settings, and returns an `Outcome`.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from torch import nn
+        >>> from amcl.data import load_dataset
+        >>> from amcl.evaluation import Evaluation
+        >>> from amcl.metrics import Transform
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class NormSettings:
+        ...     order: float = 2.0
+        >>> @register_protocol("norm", NormSettings, shown=("order",))
+        ... def norm(evaluation, settings):
+        ...     norms = evaluation.test_features.values.norm(settings.order, dim=1)
+        ...     return Outcome(metrics={"mean_norm": norms.mean().item()})
+        >>> evaluation = Evaluation(nn.Flatten(), load_dataset("builtin"), Transform(image_size=8))
+        >>> evaluation.run("norm").metrics["mean_norm"] > 0
+        True
+        >>> unregister_protocol("norm")
+    """
+
+    def register(run: R) -> R:
+        registered = _protocols.get(name)
+        if registered is not None and registered.run.__qualname__ != run.__qualname__:
+            raise ValueError(
+                f"the protocol {name!r} is registered already, by {registered.run.__module__}: "
+                "choose another name."
+            )
+        _protocols[name] = Protocol(
+            name=name,
+            settings=settings,
+            run=run,
+            needs_labels=needs_labels,
+            shown=shown,
+            is_default=is_default,
+            settings_of_run=settings_of_run,
+        )
+        return run
+
+    return register
+
+
+def unregister_protocol(name: str) -> None:
+    """Remove a protocol from the registry, as for a notebook that defines it anew.
+
+    Args:
+        name: Name of a registered protocol.
+    """
+    del _protocols[find_protocol(name).name]
+
+
+def protocol_names() -> tuple[str, ...]:
+    """Return the names of all registered protocols.
+
+    Example:
+        >>> protocol_names()
+        ('few-labels', 'finetune', 'knn', 'linear', 'logistic', 'unlabeled')
+    """
+    _load()
+    return tuple(sorted(_protocols))
+
+
+def find_protocol(name: str) -> Protocol:
+    """Return a registered protocol.
+
+    Args:
+        name: Name of the protocol. An unknown name is an error that says the nearest one.
+
+    Example:
+        >>> find_protocol("knn").shown
+        ('k', 'tau', 'metric')
+    """
+    names = protocol_names()
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}."
+        raise ValueError(f"there is no protocol {name!r}: {hint}")
+    return _protocols[name]
+
+
+@cache
+def _load() -> None:
+    """Import every module of `amcl.evaluation.protocols`, and those that packages name."""
+    package = importlib.import_module("amcl.evaluation.protocols")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    for entry in entry_points(group=ENTRY_POINTS):
+        entry.load()
