@@ -516,7 +516,7 @@ def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
         indices, images = batch
         result = loss(self, model, batch, *args, **kwargs)
         if result is not None:
-            seen.append((images.pixels, images.of(self.train.labels[indices])))
+            seen.append((images.pixels, images.select(self.train.labels[indices])))
         return result
 
     monkeypatch.setattr(FinetuningTask, "loss", spy)

@@ -209,7 +209,7 @@ def test_settings_reach_the_optimizer():
     sgd = make_optimizer(method, OptimizerSettings(sgd_momentum=0.8), 256)
     assert type(sgd) is torch.optim.SGD
     assert all(group["momentum"] == 0.8 for group in sgd.param_groups)
-    options = {"optimizer": "lars", "sgd_momentum": 0.8, "lars_trust": 0.02}
+    options = {"name": "lars", "sgd_momentum": 0.8, "lars_trust": 0.02}
     lars = make_optimizer(method, OptimizerSettings(**options), 256)
     assert type(lars) is LARS
     assert all((g["momentum"], g["trust"]) == (0.8, 0.02) for g in lars.param_groups)
@@ -224,7 +224,7 @@ def test_settings_reach_the_optimizer():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"optimizer": "adam"}, "optimizer must be one of 'sgd', 'lars', 'adamw'; got 'adam'"),
+        ({"name": "adam"}, "optimizer must be one of 'sgd', 'lars', 'adamw'; got 'adam'"),
         ({"lr_scaling": "log"}, "lr_scaling must be one of"),
         ({"schedule": "step"}, "schedule must be one of"),
         ({"lr": 0.0}, "lr must be a finite number above 0"),
