@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from amcl.data.named import STL10_CLASSES
+from amcl.data.sets.stl10 import CLASSES
 
 IMAGES = 5000
 SIZE = 96
@@ -34,7 +34,7 @@ def write(pixels: Path, labels: Path, folder: Path) -> int:
     if folder.exists():
         sys.exit(f"{folder} exists already: choose another folder, or remove it.")
     images = images.reshape(IMAGES, 3, SIZE, SIZE).transpose(0, 3, 2, 1)  # stored by columns
-    for number, name in enumerate(STL10_CLASSES, start=1):
+    for number, name in enumerate(CLASSES, start=1):
         for position, index in enumerate(np.flatnonzero(classes == number)):
             split = "train" if position < TRAINING_IMAGES else "test"
             target = folder / split / name / f"{index:04}.png"

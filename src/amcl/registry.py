@@ -3,6 +3,7 @@
 import difflib
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import Generic, TypeVar
 
@@ -33,21 +34,24 @@ class Registry(Generic[T]):
         self.package = package
         self.group = group
         self._things: dict[str, T] = {}
+        self._origins: dict[str, str] = {}
         self._loaded = False
 
-    def register(self, name: str, thing: T) -> None:
+    def register(self, name: str, thing: T, source: object = None) -> None:
         """Register a thing; an error if the name belongs to another one.
 
         Args:
             name: Name of the thing.
-            thing: The thing itself. A class that is defined anew, as in a notebook, replaces the
-                one of the same name and module.
+            thing: The thing itself.
+            source: Class or function that defines it; None for the thing itself. One that is
+                defined anew, as in a notebook, replaces the one of the same name and module.
         """
-        registered = self._things.get(name)
-        if registered is not None and _origin(registered) != _origin(thing):
+        origin = _origin(thing if source is None else source)
+        registered = self._origins.setdefault(name, origin)
+        if registered != origin:
             raise ValueError(
-                f"the {self.kind} {name!r} is registered already, as "
-                f"{'.'.join(_origin(registered))}: choose another name."
+                f"the {self.kind} {name!r} is registered already, as {registered}: choose another "
+                "name."
             )
         self._things[name] = thing
 
@@ -58,12 +62,15 @@ class Registry(Generic[T]):
             name: Name of a registered thing.
         """
         self[name]
-        del self._things[name]
+        del self._things[name], self._origins[name]
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all things, in alphabetical order."""
         self._load()
         return tuple(sorted(self._things))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names())
 
     def __contains__(self, name: object) -> bool:
         self._load()
@@ -91,6 +98,6 @@ class Registry(Generic[T]):
             entry.load()
 
 
-def _origin(thing: object) -> tuple[str, str]:
+def _origin(thing: object) -> str:
     """Return the module and name under which a class or function was defined."""
-    return getattr(thing, "__module__", ""), getattr(thing, "__qualname__", repr(thing))
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', repr(thing))}"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from amcl.data.named import STL10_CLASSES
+from amcl.data.sets.stl10 import CLASSES
 
 PLACE = Path(__file__).parents[2] / "benchmarks" / "stl10_folder.py"
 
@@ -41,7 +41,7 @@ def test_every_image_lies_in_its_class_and_split(script, files, tmp_path):
     for path in found:
         split, name, file = path.parts
         index = int(Path(file).stem)
-        assert name == STL10_CLASSES[index % 10]
+        assert name == CLASSES[index % 10]
         assert split == ("train" if index < 20 else "test")
         with Image.open(tmp_path / "out" / path) as image:
             assert np.array_equal(np.array(image), images[index])

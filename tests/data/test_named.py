@@ -10,8 +10,8 @@ from torchvision import datasets
 from torchvision.datasets.utils import calculate_md5
 
 from amcl.data import cifar10, load_dataset
-from amcl.data import named as named_sets
 from amcl.data.named import NAMED, data_root
+from amcl.data.sets import stl10 as named_sets
 
 
 def tensors(train=40, test=10):
@@ -129,7 +129,7 @@ def test_cifar100(tmp_path, monkeypatch):
 @pytest.fixture
 def stl10(tmp_path, monkeypatch):
     counts = {"unlabeled": 7, "train": 50, "test": 20}
-    monkeypatch.setattr(named_sets, "STL10_COUNTS", counts)
+    monkeypatch.setattr(named_sets, "COUNTS", counts)
     folder = tmp_path / "stl10_binary"
     folder.mkdir()
     generator = np.random.default_rng(0)

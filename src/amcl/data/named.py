@@ -1,23 +1,24 @@
-"""Data sets by name: their location, and how they are read."""
+"""Data sets by name: where they are, how they are read, and their registry."""
 
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import torch
-
 from amcl.data import cifar10
-from amcl.data.file_dataset import MEAN, STD, dataset_from_files
-from amcl.data.folder import label_by_folder
 from amcl.data.images import DataSet, Images, Labeled, MemoryImages, Probe, Rgb
-from amcl.data.listing import Listing, list_images
 from amcl.data.options import LoadOptions
-from amcl.data.split import choose_subset, hold_out, sample, split_train_validation
+from amcl.data.split import choose_subset, sample, split_train_validation
+from amcl.registry import Registry
 
 ValidationSource = Literal["split", "unused", "training"]
+
+
+DOWNLOAD = (
+    "run `amcl data {name} --root {{root}}`, or give the folder that it is in with --data-root."
+)
+"""Instructions for a set that `amcl data` gets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,38 @@ class NamedDataSet:
         return FileNotFoundError(f"{root / self.path} does not exist: {instructions}")
 
 
+NAMED = Registry[NamedDataSet]("data set", "amcl.data.sets", "amcl.datasets")
+"""All data sets that have a name."""
+
+
+def register_dataset(name: str, dataset: NamedDataSet) -> None:
+    """Register a data set, so that `--data NAME` takes it.
+
+    A package lists modules that register data sets in the entry-point group ``amcl.datasets``.
+
+    Args:
+        name: Name of the data set.
+        dataset: Where it is, and how it is read.
+
+    Example:
+        >>> def load(root, dataset, options):
+        ...     raise NotImplementedError
+        >>> pets = NamedDataSet(
+        ...     path="pets",
+        ...     instructions="unpack pets.zip in {root}.",
+        ...     image_size=128,
+        ...     mean=(0.5, 0.5, 0.5),
+        ...     std=(0.2, 0.2, 0.2),
+        ...     load=load,
+        ... )
+        >>> register_dataset("pets", pets)
+        >>> "pets" in NAMED
+        True
+        >>> NAMED.unregister("pets")
+    """
+    NAMED.register(name, dataset, source=dataset.load)
+
+
 def data_root(root: Path | None = None) -> Path:
     """Return the folder of named data sets: the argument, else $AMCL_DATA, else ~/.cache/amcl."""
     return Path(root or os.environ.get("AMCL_DATA") or "~/.cache/amcl").expanduser()
@@ -93,23 +126,7 @@ def missing_sets(names: Sequence[str], root: str | Path | None = None) -> list[s
     return messages
 
 
-def _load_cifar10(root: Path, dataset: NamedDataSet, options: LoadOptions) -> DataSet:
-    tensors = cifar10.read(root)
-    if tensors is None:
-        raise dataset.missing_error(root)
-    return _from_tensors(dataset, tensors, cifar10.CLASSES, options)
-
-
-def _load_cifar100(root: Path, dataset: NamedDataSet, options: LoadOptions) -> DataSet:
-    from torchvision.datasets import CIFAR100  # type: ignore[import-untyped]
-
-    if not (root / dataset.path).is_dir():
-        raise dataset.missing_error(root)
-    tensors, classes = cifar10.read_torchvision_cifar(CIFAR100, root)
-    return _from_tensors(dataset, tensors, classes, options)
-
-
-def _from_tensors(
+def from_tensors(
     dataset: NamedDataSet,
     tensors: cifar10.Tensors,
     classes: tuple[str, ...],
@@ -132,12 +149,13 @@ def _from_tensors(
     else:
         train = train.subset(choose_subset(train.labels, options.subset))
         probe = Probe(train, test, classes, "test") if options.uses_labels else None
-    return _data_set(dataset, train.images, probe, options)
+    return data_set(dataset, train.images, probe, options)
 
 
-def _data_set(
+def data_set(
     dataset: NamedDataSet, train: Images, probe: Probe | None, options: LoadOptions
 ) -> DataSet:
+    """Return a data set of images in memory, with the size and statistics of a named one."""
     options.check_canvas(train)
     return DataSet(
         name="",
@@ -147,165 +165,3 @@ def _data_set(
         mean=dataset.mean,
         std=dataset.std,
     )
-
-
-STL10_CLASSES = (
-    *("airplane", "bird", "car", "cat", "deer"),
-    *("dog", "horse", "monkey", "ship", "truck"),
-)
-STL10_COUNTS = {"unlabeled": 100_000, "train": 5_000, "test": 8_000}
-
-
-def _load_stl10(root: Path, dataset: NamedDataSet, options: LoadOptions) -> DataSet:
-    """Load the unlabeled images to train on; the labeled training images are the bank."""
-    folder = root / dataset.path
-    if not folder.is_dir():
-        raise dataset.missing_error(root)
-    probe = None
-    if options.uses_labels:
-        bank = Labeled(_stl10_images(folder, "train"), _stl10_labels(folder, "train"))
-        if options.split == "test":
-            queries = Labeled(_stl10_images(folder, "test"), _stl10_labels(folder, "test"))
-        else:  # not trained on, so that more can be held out than of images that are
-            count = min(options.validation, len(bank.labels) // 5)
-            remaining, held_out = hold_out(bank.labels, count, options.seed)
-            queries = bank.subset(held_out)
-            bank = bank.subset(remaining)
-        probe = Probe(bank, queries, STL10_CLASSES, options.split)
-    images = _stl10_images(folder, "unlabeled")
-    chosen = choose_subset(torch.zeros(len(images)), options.subset)
-    return _data_set(dataset, images.subset(chosen), probe, options)
-
-
-def _stl10_images(folder: Path, split: str) -> MemoryImages:
-    """Map images from the file: the system keeps the parts in use, once for all processes."""
-    count = STL10_COUNTS[split]
-    flat = _stl10_bytes(folder / f"{split}_X.bin", count * 3 * 96 * 96)
-    return MemoryImages(flat.view(count, 3, 96, 96).transpose(2, 3))  # stored column by column
-
-
-def _stl10_labels(folder: Path, split: str) -> torch.Tensor:
-    return _stl10_bytes(folder / f"{split}_y.bin", STL10_COUNTS[split]).long() - 1
-
-
-def _stl10_bytes(path: Path, size: int) -> torch.Tensor:
-    actual = path.stat().st_size if path.is_file() else 0
-    if actual != size:
-        raise ValueError(
-            f"{path} must be {size:,} bytes, found {actual:,}: remove {path.parent} and run "
-            "`amcl data stl10` again."
-        )
-    return torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
-
-
-def _load_wordnet_folders(
-    root: Path,
-    dataset: NamedDataSet,
-    options: LoadOptions,
-    *,
-    list_validation: Callable[[Path, tuple[str, ...]], Listing],
-) -> DataSet:
-    """Load ImageNet or a part of it: train/ has a folder for each class."""
-    folder = root / dataset.path
-    if not (folder / "train").is_dir():
-        raise dataset.missing_error(root)
-    if options.probe == "test":
-        raise ValueError(
-            f"The labels of the test split of {folder.name} are not public: use "
-            "probe='validation', which queries the validation split."
-        )
-    queries = None
-    if options.uses_labels:
-        train = _list_class_folders(folder / "train")
-        queries = list_validation(folder / "val", train.classes)
-    else:
-        train = list_images(folder / "train")
-    options = replace(options, image_size=options.image_size or dataset.image_size)
-    return dataset_from_files(
-        folder.name, train, queries, options, mean=dataset.mean, std=dataset.std
-    )
-
-
-def _list_class_folders(folder: Path, classes: tuple[str, ...] = ()) -> Listing:
-    listing = list_images(folder)
-    parts = [os.path.relpath(path, folder).split(os.sep) for path in listing.paths]
-    return label_by_folder(listing, parts, str(folder), "folders", classes)[0]
-
-
-def _list_annotated(folder: Path, classes: tuple[str, ...]) -> Listing:
-    """List Tiny ImageNet's val/images, whose classes are in val_annotations.txt."""
-    annotations = folder / "val_annotations.txt"
-    if not annotations.is_file():
-        raise FileNotFoundError(
-            f"{annotations} does not exist: unpack the whole archive again, it holds the labels "
-            "of the validation images."
-        )
-    index = {name: number for number, name in enumerate(classes)}
-    paths = []
-    labels = []
-    for line in annotations.read_text().splitlines():
-        name, wordnet_id, *_ = line.split("\t")
-        if wordnet_id not in index:
-            raise ValueError(
-                f"{annotations} names the class {wordnet_id}, which has no folder in "
-                f"{folder.parent / 'train'}: unpack the whole archive again."
-            )
-        paths.append(str(folder / "images" / name))
-        labels.append(index[wordnet_id])
-    return Listing(paths).with_labels(labels, classes)
-
-
-_DOWNLOAD = (
-    "run `amcl data {name} --root {{root}}`, or give the folder that it is in with --data-root."
-)
-
-NAMED: dict[str, NamedDataSet] = {
-    "cifar10": NamedDataSet(
-        path=cifar10.FILE,
-        instructions=_DOWNLOAD.format(name="cifar10"),
-        image_size=32,
-        mean=(0.4914, 0.4822, 0.4465),
-        std=(0.2470, 0.2435, 0.2616),
-        load=_load_cifar10,
-        other_path=cifar10.BATCHES,
-    ),
-    "cifar100": NamedDataSet(
-        path="cifar-100-python",
-        instructions=_DOWNLOAD.format(name="cifar100"),
-        image_size=32,
-        mean=(0.5071, 0.4865, 0.4409),
-        std=(0.2673, 0.2564, 0.2762),
-        load=_load_cifar100,
-    ),
-    "stl10": NamedDataSet(
-        path="stl10_binary",
-        instructions=_DOWNLOAD.format(name="stl10"),
-        image_size=96,
-        mean=(0.4467, 0.4398, 0.4066),
-        std=(0.2603, 0.2566, 0.2713),
-        load=_load_stl10,
-        validation_source="unused",
-    ),
-    "tinyimagenet": NamedDataSet(
-        path="tiny-imagenet-200",
-        instructions="get cs231n.stanford.edu/tiny-imagenet-200.zip and unpack it in {root}.",
-        image_size=64,
-        mean=(0.4802, 0.4481, 0.3975),
-        std=(0.2770, 0.2691, 0.2821),
-        load=partial(_load_wordnet_folders, list_validation=_list_annotated),
-        has_test_labels=False,
-        validation_source="split",
-    ),
-    "imagenet": NamedDataSet(
-        path="imagenet",
-        instructions="get ILSVRC2012 from image-net.org (an account is needed) and unpack it to "
-        "{root}/imagenet/train/<class>/ and {root}/imagenet/val/<class>/, a folder for each "
-        "of the 1,000 classes.",
-        image_size=224,
-        mean=MEAN,
-        std=STD,
-        load=partial(_load_wordnet_folders, list_validation=_list_class_folders),
-        has_test_labels=False,
-        validation_source="split",
-    ),
-}

@@ -1,18 +1,14 @@
 """The protocols by name: built-in ones, those of installed packages and of a user's script."""
 
-import difflib
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from amcl.config import Config
 from amcl.data import DataSet
+from amcl.registry import Registry
 
 if TYPE_CHECKING:
     from amcl.evaluation.evaluation import Evaluation
@@ -64,7 +60,7 @@ class Protocol:
     settings_of_run: Callable[[Config], Any] | None = None
 
 
-_protocols: dict[str, Protocol] = {}
+_protocols = Registry[Protocol]("protocol", "amcl.evaluation.protocols", ENTRY_POINTS)
 
 
 def register_protocol(
@@ -115,13 +111,7 @@ def register_protocol(
     """
 
     def register(run: R) -> R:
-        registered = _protocols.get(name)
-        if registered is not None and registered.run.__qualname__ != run.__qualname__:
-            raise ValueError(
-                f"the protocol {name!r} is registered already, by {registered.run.__module__}: "
-                "choose another name."
-            )
-        _protocols[name] = Protocol(
+        protocol = Protocol(
             name=name,
             settings=settings,
             run=run,
@@ -130,6 +120,7 @@ def register_protocol(
             is_default=is_default,
             settings_of_run=settings_of_run,
         )
+        _protocols.register(name, protocol, source=run)
         return run
 
     return register
@@ -141,7 +132,7 @@ def unregister_protocol(name: str) -> None:
     Args:
         name: Name of a registered protocol.
     """
-    del _protocols[find_protocol(name).name]
+    _protocols.unregister(name)
 
 
 def protocol_names() -> tuple[str, ...]:
@@ -151,8 +142,7 @@ def protocol_names() -> tuple[str, ...]:
         >>> protocol_names()
         ('few-labels', 'finetune', 'knn', 'linear', 'logistic', 'unlabeled')
     """
-    _load()
-    return tuple(sorted(_protocols))
+    return _protocols.names()
 
 
 def find_protocol(name: str) -> Protocol:
@@ -165,19 +155,4 @@ def find_protocol(name: str) -> Protocol:
         >>> find_protocol("knn").shown
         ('k', 'tau', 'metric')
     """
-    names = protocol_names()
-    if name not in names:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}."
-        raise ValueError(f"there is no protocol {name!r}: {hint}")
     return _protocols[name]
-
-
-@cache
-def _load() -> None:
-    """Import every module of `amcl.evaluation.protocols`, and those that packages name."""
-    package = importlib.import_module("amcl.evaluation.protocols")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-    for entry in entry_points(group=ENTRY_POINTS):
-        entry.load()

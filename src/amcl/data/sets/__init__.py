@@ -1,0 +1,1 @@
+"""Named data sets, one in each file, which registers it."""
