@@ -117,8 +117,10 @@ def test_a_file_written_by_hand_sets_nothing_in_vain(tmp_path):
     file.write_text("[method.temperature]\nbeta = 7.0\n")
     with pytest.raises(ValueError, match=r"mine.toml: \[method.temperature\] has 'beta'"):
         parse(["--config", str(file)])
-    file.write_text("[method]\nomega_set = 'literal'\n")
-    with pytest.raises(ValueError, match=r"omega_set = 'literal' belongs to adaptive temperatures"):
+    file.write_text("[method]\nsimilarity = 'relative'\n")
+    with pytest.raises(
+        ValueError, match=r"similarity = 'relative' belongs to adaptive temperatures"
+    ):
         parse(["--config", str(file)])
     file.write_text("[method.temperature]\nname = 'adaptive'\nbeta = 7.0\n")
     assert parse(["--config", str(file)]).settings.method.temperature.beta == 7

@@ -257,7 +257,7 @@ def test_files_are_read_and_named_in_errors(tmp_path):
     path = tmp_path / "recipe.toml"
     with pytest.raises(ValueError, match=r"there is no configuration file .*recipe\.toml"):
         Config.from_file(path)
-    path.write_text(tomli_w.dumps({"run": {"epochs": 7}, "data": {"data": "Blüten"}}), "utf-8")
+    path.write_text(tomli_w.dumps({"run": {"epochs": 7}, "data": {"source": "Blüten"}}), "utf-8")
     assert Config.from_file(path) == Config(
         run=RunSettings(epochs=7), data=DataSettings(source="Blüten")
     )
@@ -298,7 +298,7 @@ def test_a_folder_is_kept_by_its_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "here")
     for given in ("pictures", "./pictures/", "../here/pictures", str(tmp_path / "here/pictures")):
         settings = DataSettings(source=given, data_root="sets")
-        assert settings.data == str(tmp_path / "here" / "pictures")
+        assert settings.source == str(tmp_path / "here" / "pictures")
         assert settings.data_root == str(tmp_path / "here" / "sets")
         assert settings.name == "pictures"
     kept = Config(data=DataSettings(source="pictures"))

@@ -165,7 +165,7 @@ def test_what_has_no_effect_leaves_the_temperature_as_it_is(scheme):
         if has_effect(config, name, {}):
             assert made(with_values(config, {name: value}).method) != made(config.method), name
         else:
-            with pytest.raises((TypeError, ValueError)):
+            with pytest.raises(ValueError, match=f"{name} belongs to --temperature"):
                 with_values(config, {name: value})
 
 
@@ -201,7 +201,9 @@ def test_runs_differ_in_what_they_learn_from_only():
         hardware=replace(config.hardware, threads=3),
     )
     assert differing(config, moved) == []
-    assert differing(config, with_values(config, {"eta": 0.2})) == ["tau_lower", "tau_upper"]
+    adaptive = with_values(config, {"temperature": "adaptive"})
+    assert differing(config, adaptive) == ["temperature"]
+    assert differing(adaptive, with_values(adaptive, {"eta": 0.2})) == ["tau_lower", "tau_upper"]
     assert differing(config, recipes.default("builtin", "moco")) == ["method"]
     longer = with_values(config, {"epochs": 9})
     assert on_machine(longer, moved) == replace(moved, run=longer.run)

@@ -214,7 +214,7 @@ def test_a_shared_target_may_keep_its_head_dimension():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"form": "topk"}, "'softmax', 'top_k', 'top_k_softmax', 'max'; got 'topk'"),
+        ({"form": "topk"}, "no form 'topk': did you mean 'top_k'"),
         (
             {"form": "top_k"},
             "top_k must be a whole number, at least 1, got None: form='top_k' keeps",

@@ -118,6 +118,8 @@ def _options_of(kind: type, default: Any, prefix: str = "", flat: bool = False) 
             inside = prefix if below or not name else f"{prefix}{name}."
             yield from _options_of(inner, value, inside.replace("_", "-"), below)
             continue
+        if "choices" in field.metadata:
+            hint = Literal[field.metadata["choices"]()]
         words = f"{prefix}{name}".replace("_", "-")
         yield Option(f"--{words}", field.name, kind, hint)
         if hint is bool and tyro.conf.FlagCreatePairsOff not in marks:

@@ -9,7 +9,8 @@ from amcl.config.config import Config
 from amcl.config.options import RANGE, TEMPERATURE, Effect, settings_of, table_of, values_of
 from amcl.config.rules import broken_rule, rules_of, usual_values
 from amcl.config.toml import typed, unknown
-from amcl.methods.contrastive import TOP_K
+from amcl.losses.forms import find_form
+from amcl.temperature.settings import field_names, schemes_with
 
 Values = dict[str, Any]
 
@@ -115,9 +116,10 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
     5
     """
     one_spelling(values)
+    _check_scheme(config, values)
     of_range = {name: value for name, value in values.items() if name in RANGE}
     values = {name: value for name, value in values.items() if name not in RANGE}
-    if values.get("form", "top_k") not in TOP_K:
+    if "form" in values and not find_form(values["form"]).takes_top_k:
         values.setdefault("top_k", None)  # whatever the configuration had for another form
     if config.run.fit:  # a value that is given is not fitted to the images
         values.setdefault("fit", tuple(n for n in config.run.fit if n not in values) or None)
@@ -126,6 +128,19 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
         eta, iota = (of_range.get(name, value_of(config, name)) for name in RANGE)
         config = _replaced(config, {"tau_lower": eta, "tau_upper": round(eta + iota, 12)})
     return config
+
+
+def _check_scheme(config: Config, values: Mapping[str, Any]) -> None:
+    """Raise an error for settings of temperature schemes other than that of the configuration."""
+    settings = settings_of(config)
+    scheme = values.get("temperature", values_of(config).get("temperature"))
+    for name in values:
+        field = "tau_lower" if name in RANGE else name
+        if settings[name].section == TEMPERATURE and field not in field_names(scheme):
+            raise ValueError(
+                f"{name} belongs to --temperature {', '.join(schemes_with(field))}: this run has "
+                f"--temperature {scheme}."
+            )
 
 
 def _replaced(config: Config, values: Mapping[str, Any]) -> Config:

@@ -100,6 +100,8 @@ def _of_class(cls: Any, section: str) -> dict[str, Setting]:
         if typing.get_origin(hint) is typing.Annotated:
             hint, *marks = typing.get_args(hint)
             name = next((mark.name for mark in marks if getattr(mark, "name", None)), name)
+        if "choices" in field.metadata:
+            hint = Literal[field.metadata["choices"]()]
         effect = field.metadata.get("effect", "learning")
         settings[name] = Setting(section, field.name, hint, effect)
     return settings

@@ -9,12 +9,11 @@ import torch
 from amcl import functional as F
 from amcl.distributed import rank, world_size
 from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
+from amcl.losses.forms import find_form
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
 from amcl.temperature import AdaptiveTemperature, Temperature, prior_inside, range_around
-
-Form = Literal["softmax", "top_k", "top_k_softmax", "max"]
 
 
 class ContrastiveLoss(PairLoss):
@@ -30,7 +29,8 @@ class ContrastiveLoss(PairLoss):
         temperature: Temperature scheme.
         form: "softmax" over all negatives; "top_k", the paper's best, the plain mean over the κ
             most similar of each head; "max", the same with κ = 1; "top_k_softmax", not in the
-            paper, the softmax over those κ, whose weighting prevents the collapse of plain top_k.
+            paper, the softmax over those κ, whose weighting prevents the collapse of plain top_k;
+            or the name of a form that was registered with `forms.register_form`.
         top_k: Number κ of negatives.
         positive_in_denominator: True is InfoNCE, False NT-Xent as published; in "top_k" and "max"
             the positive then competes with the κ negatives.
@@ -64,7 +64,7 @@ class ContrastiveLoss(PairLoss):
         num_heads: int,
         temperature: Temperature,
         *,
-        form: Form = "softmax",
+        form: str = "softmax",
         top_k: int | None = None,
         positive_in_denominator: bool = True,
         negatives: Literal["both_views", "other_view"] = "both_views",
@@ -86,18 +86,18 @@ class ContrastiveLoss(PairLoss):
             head_reduction=head_reduction,
             validate=validate,
         )
-        choose("form", form, ("softmax", "top_k", "top_k_softmax", "max"))
+        self._form = find_form(form)()
         choose("negatives", negatives, ("both_views", "other_view"))
         choose("similarity", similarity, ("relative", "plain"))
         choose("omega_set", omega_set, ("mean", "literal"))
         choose("omega_place", omega_place, ("inside", "outside"))
-        if form in ("top_k", "top_k_softmax"):
+        if self._form.takes_top_k:
             whole_number("top_k", top_k, f"form={form!r} keeps that many negatives (κ)")
-        if form in ("softmax", "max") and top_k is not None:
+        elif top_k is not None:
             raise ValueError(
                 f"form={form!r} takes no top_k, got {top_k}: use form='top_k' or 'top_k_softmax'."
             )
-        softmax = form in ("softmax", "top_k_softmax")
+        softmax = self._form.has_softmax
         if omega_set == "literal" and softmax and omega_place == "inside":
             raise ValueError(
                 "omega_set='literal' is the paper's Ω of a set of negatives: it goes with "
@@ -206,7 +206,7 @@ class ContrastiveLoss(PairLoss):
 
     @property
     def kappa(self) -> int | None:
-        return 1 if self.form == "max" else self.top_k
+        return self._form.fixed_kappa or self.top_k
 
     def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:
         branches = [self.temperature.branch(sign) for sign in ("positive", "negative")]
@@ -215,22 +215,7 @@ class ContrastiveLoss(PairLoss):
         return F.negative_level(pairs.s_neg, prior_tau, pairs.ignored)
 
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
-        if not self._averages:
-            loss = F.softmax_contrast(
-                *pairs,
-                positive_in_denominator=self.positive_in_denominator,
-                beta=self.beta,
-                prior_tau=prior_tau,
-                omega_place=self.omega_place,
-                omega_set=self.omega_set,
-            )
-            return loss, pairs
-        if self.positive_in_denominator:
-            pairs = Compared(*pairs[:2], *F.let_positive_compete(*pairs[:4]))
-        loss = F.mean_contrast(
-            *pairs[:4], beta=self.beta, prior_tau=prior_tau, omega_set=self.omega_set
-        )
-        return loss, pairs
+        return self._form.contrast(self, pairs, prior_tau)
 
     def _terms(
         self, loss: torch.Tensor, pairs: Compared, prior_tau: float
@@ -238,20 +223,8 @@ class ContrastiveLoss(PairLoss):
         positive = -(pairs.s_pos / pairs.tau_pos).squeeze(-1)
         omega = self.beta * F.omega(pairs.tau_pos, prior_tau).squeeze(-1).expand_as(positive)
         rest = loss - positive - omega
-        terms = {"positive": positive, "omega_positive": omega, "negative": rest}
-        if self._averages:
-            terms["negative"] = (pairs.s_neg / pairs.tau_neg).mean(-1)
-            terms["omega_negative"] = rest - terms["negative"]
-        elif self.omega_place == "outside":  # else Ω⁻ is inside the logarithm
-            tau = pairs.tau_neg.expand_as(pairs.s_neg)
-            omega_neg = F.omega_of_set(tau, prior_tau, pairs.ignored, self.omega_set)
-            terms["omega_negative"] = -self.beta * omega_neg
-            terms["negative"] = rest - terms["omega_negative"]
-        return terms
-
-    @property
-    def _averages(self) -> bool:
-        return self.form in ("top_k", "max")
+        negative = self._form.negative_terms(self, rest, pairs, prior_tau)
+        return {"positive": positive, "omega_positive": omega, **negative}
 
 
 class AMCLLoss(ContrastiveLoss):

@@ -1,0 +1,126 @@
+"""The interface of forms of the contrastive loss, and their registry."""
+
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import torch
+
+from amcl import functional as F
+from amcl.losses.pairs import Compared
+from amcl.registry import Registry
+
+if TYPE_CHECKING:
+    from amcl.losses.contrastive import ContrastiveLoss
+
+ENTRY_POINTS = "amcl.forms"
+"""Entry-point group in which installed packages name modules that register forms."""
+
+C = TypeVar("C", bound="type[Form]")
+
+_forms = Registry["type[Form]"]("form", "amcl.losses.forms", ENTRY_POINTS)
+
+
+class Form:
+    """A way to combine the pairs of each anchor into its loss.
+
+    A form reads the settings of the loss that it is called with: β, τ₀, the form of Ω.
+    """
+
+    name: ClassVar[str]
+    """Name on the command line and in files."""
+    takes_top_k: ClassVar[bool] = False
+    """Whether it keeps the κ = `top_k` most similar negatives of each head."""
+    fixed_kappa: ClassVar[int | None] = None
+    """κ, where it is always the same."""
+    has_softmax: ClassVar[bool] = True
+    """Whether negatives enter through a logarithm, which Ω is inside or outside of."""
+
+    def contrast(
+        self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: float
+    ) -> tuple[torch.Tensor, Compared]:
+        """Return the loss of each anchor, (C, N), and the pairs that entered it.
+
+        Args:
+            loss: The loss, whose settings the form reads.
+            pairs: s and τ of the positive and of the negatives of each anchor.
+            prior_tau: τ₀ of Ω.
+        """
+        raise NotImplementedError
+
+    def negative_terms(
+        self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: float
+    ) -> dict[str, torch.Tensor]:
+        """Return the parts of the loss that come from negatives, by name, for statistics.
+
+        Args:
+            loss: The loss, whose settings the form reads.
+            rest: Loss of each anchor without the terms of its positive pair, (C, N).
+            pairs: The pairs that `contrast` returned.
+            prior_tau: τ₀ of Ω.
+        """
+        return {"negative": rest}
+
+
+def register_form(form: C) -> C:
+    """Register a form of the contrastive loss under the name that it declares.
+
+    The form is then available to `ContrastiveLoss` and to all methods that use it: in `amcl
+    pretrain --form NAME`, in TOML files, sweeps and searches.
+
+    Args:
+        form: The class of the form.
+
+    Returns:
+        The same class, so that this function is a decorator.
+
+    Example:
+        >>> @register_form
+        ... class MarginForm(Form):
+        ...     name = "margin"
+        ...
+        ...     def contrast(self, loss, pairs, prior_tau):
+        ...         hardest = pairs.s_neg.amax(-1)
+        ...         return (hardest - pairs.s_pos.squeeze(-1) + 0.5).relu(), pairs
+        >>> "margin" in form_names()
+        True
+        >>> unregister_form("margin")
+    """
+    _forms.register(form.name, form)
+    return form
+
+
+def unregister_form(name: str) -> None:
+    """Remove a form from the registry.
+
+    Args:
+        name: Name of a registered form.
+    """
+    _forms.unregister(name)
+
+
+def form_names() -> tuple[str, ...]:
+    """Return the names of all registered forms.
+
+    Example:
+        >>> form_names()
+        ('max', 'softmax', 'top_k', 'top_k_softmax')
+    """
+    return _forms.names()
+
+
+def find_form(name: str) -> type[Form]:
+    """Return the class of a form.
+
+    Args:
+        name: Name of a registered form. An unknown name is an error that says the nearest one.
+
+    Example:
+        >>> find_form("top_k").takes_top_k
+        True
+    """
+    return _forms[name]
+
+
+def omega_of_negatives(loss: "ContrastiveLoss", pairs: Compared, prior_tau: float) -> torch.Tensor:
+    """Return Ω of the set of negatives of each anchor, (C, N)."""
+    tau = pairs.tau_neg.expand_as(pairs.s_neg)
+    return F.omega_of_set(tau, prior_tau, pairs.ignored, loss.omega_set)

@@ -1,0 +1,51 @@
+"""Forms that weight negatives by a softmax: over all of them, or over the κ most similar."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+from amcl import functional as F
+from amcl.losses.forms.base import Form, omega_of_negatives, register_form
+from amcl.losses.pairs import Compared
+
+if TYPE_CHECKING:
+    from amcl.losses.contrastive import ContrastiveLoss
+
+
+@register_form
+class SoftmaxForm(Form):
+    """The softmax over all negatives: NT-Xent and InfoNCE."""
+
+    name: ClassVar[str] = "softmax"
+
+    def contrast(
+        self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: float
+    ) -> tuple[torch.Tensor, Compared]:
+        value = F.softmax_contrast(
+            *pairs,
+            positive_in_denominator=loss.positive_in_denominator,
+            beta=loss.beta,
+            prior_tau=prior_tau,
+            omega_place=loss.omega_place,
+            omega_set=loss.omega_set,
+        )
+        return value, pairs
+
+    def negative_terms(
+        self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: float
+    ) -> dict[str, torch.Tensor]:
+        if loss.omega_place == "inside":  # then Ω⁻ is inside the logarithm
+            return {"negative": rest}
+        omega = -loss.beta * omega_of_negatives(loss, pairs, prior_tau)
+        return {"negative": rest - omega, "omega_negative": omega}
+
+
+@register_form
+class TopKSoftmaxForm(SoftmaxForm):
+    """The softmax over the κ most similar negatives of each head.
+
+    It is not in the paper. Its weighting prevents the collapse of plain top_k.
+    """
+
+    name: ClassVar[str] = "top_k_softmax"
+    takes_top_k: ClassVar[bool] = True
