@@ -309,5 +309,5 @@ def test_a_folder_is_kept_by_its_absolute_path(tmp_path, monkeypatch):
     for name in ("builtin", "cifar10", "FOLDER", "pictures", "nowhere/at/all"):
         (tmp_path / "cifar10").mkdir(exist_ok=True)
         (tmp_path / "FOLDER").mkdir(exist_ok=True)
-        assert DataSettings(source=name).data == name
+        assert DataSettings(source=name).source == name
         assert DataSettings(source=name).name == name.split("/")[-1]
