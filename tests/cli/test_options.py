@@ -118,7 +118,7 @@ def test_a_file_written_by_hand_sets_nothing_in_vain(tmp_path):
     with pytest.raises(ValueError, match=r"mine.toml: \[method.temperature\] has 'beta'"):
         parse(["--config", str(file)])
     file.write_text("[method]\nsimilarity = 'relative'\n")
-    with pytest.raises(ValueError, match="similarity = .* belongs to adaptive temperatures"):
+    with pytest.raises(ValueError, match=r"similarity = .* belongs to adaptive temperatures"):
         parse(["--config", str(file)])
     file.write_text("[method.temperature]\nname = 'adaptive'\nbeta = 7.0\n")
     assert parse(["--config", str(file)]).settings.method.temperature.beta == 7
