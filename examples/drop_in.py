@@ -1,7 +1,7 @@
 """AMCL in a plain PyTorch loop: two heads on handwritten digits in random colors.
 
 Run with `python examples/drop_in.py`; about half a minute on two cores. The digits are real (they
-come with scikit-learn); their colors are random, so that pixels alone say little of the digit.
+come with scikit-learn); their colors are random, so that pixels alone say little about the digit.
 """
 
 import torch
@@ -13,16 +13,17 @@ import amcl
 
 
 def colored_digits():
-    """1,797 digits of 16 px, moved, in ink and on ground of random colors, and their labels."""
+    """Return 1,797 shifted digits of 16 pixels in random colors, and their labels."""
     digits = load_digits()
-    ink = F.interpolate(torch.tensor(digits.images / 16).float()[:, None], size=16, mode="bilinear")
-    ink = moved(ink, angle=0.0, shift=0.25)
-    ground_color, ink_color = torch.rand(2, len(ink), 3, 1, 1)
-    return ground_color.lerp(ink_color, ink.expand(-1, 3, -1, -1)), torch.tensor(digits.target)
+    gray = torch.tensor(digits.images / 16).float()[:, None]  # (1797, 1, 8, 8)
+    ink = move(F.interpolate(gray, size=16, mode="bilinear"), angle=0.0, shift=0.25)
+    background, foreground = torch.rand(2, len(ink), 3, 1, 1)
+    images = background.lerp(foreground, ink.expand(-1, 3, -1, -1))
+    return images, torch.tensor(digits.target)
 
 
-def moved(x, angle, shift):
-    """Turn each image by up to `angle` (radians) and move it by up to `shift` half-widths."""
+def move(x, angle, shift):
+    """Rotate each image by up to `angle` (radians) and shift it by up to `shift` half-widths."""
     a = angle * (2 * torch.rand(len(x)) - 1)
     dx, dy = shift * (2 * torch.rand(2, len(x)) - 1)
     theta = torch.stack([a.cos(), -a.sin(), dx, a.sin(), a.cos(), dy], dim=1).view(-1, 2, 3)
@@ -31,20 +32,20 @@ def moved(x, angle, shift):
 
 
 def view(x):
-    """A random view of each image: turned, moved, with its colors mixed, and some noise."""
-    x = torch.einsum("nij,njhw->nihw", torch.randn(len(x), 3, 3), moved(x, 0.3, 0.25))
+    """Return a random view of each image: rotated, shifted, with mixed colors and some noise."""
+    x = torch.einsum("nij,njhw->nihw", torch.randn(len(x), 3, 3), move(x, 0.3, 0.25))
     return x + 0.02 * torch.randn_like(x)
 
 
 def nearest_neighbors(train, train_labels, test, test_labels, k=10):
-    """Accuracy of a vote among the k nearest training images."""
+    """Return the accuracy of a vote among the k nearest training images."""
     similarity = F.normalize(test.flatten(1), dim=1) @ F.normalize(train.flatten(1), dim=1).T
     votes = train_labels[similarity.topk(k).indices]
     return (votes.mode(dim=1).values == test_labels).float().mean().item()
 
 
 def train(images, num_heads=2, epochs=15, batch_size=128):
-    """Everything AMCL adds to a SimCLR loop is in the lines marked with an arrow."""
+    """Train a backbone; arrows mark the lines that AMCL changes in a SimCLR loop."""
     backbone = nn.Sequential(
         nn.InstanceNorm2d(3),
         nn.Conv2d(3, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
@@ -58,7 +59,8 @@ def train(images, num_heads=2, epochs=15, batch_size=128):
     optimizer = torch.optim.AdamW(parameters, lr=2e-3)
     for epoch in range(1, epochs + 1):
         for batch in torch.randperm(len(images)).split(batch_size)[:-1]:
-            z0, z1 = heads(backbone(view(images[batch]))), heads(backbone(view(images[batch])))
+            z0 = heads(backbone(view(images[batch])))
+            z1 = heads(backbone(view(images[batch])))
             loss, stats = criterion(z0, z1, return_stats=True)
             optimizer.zero_grad()
             loss.backward()
@@ -75,10 +77,11 @@ def train(images, num_heads=2, epochs=15, batch_size=128):
 
 
 def main():
-    """Train, then compare what nearest neighbors see before and after."""
+    """Train a backbone, then compare nearest neighbors of pixels and of its features."""
     torch.manual_seed(0)
     images, labels = colored_digits()
-    train_set, test_set = slice(0, 1300), slice(1300, None)
+    train_set = slice(0, 1300)
+    test_set = slice(1300, None)
     print("1,300 colored digits to train on without labels, 497 to test with.")
     backbone = train(images[train_set])
     with torch.no_grad():

@@ -31,6 +31,7 @@ from amcl.cli import (
     sweep,
 )
 from amcl.cli.pretrain import parse
+from amcl.evaluation import protocol_names
 from amcl.experiments import ANALYSES, ENTRIES, SCALES
 from amcl.files import write_text
 from amcl.search import space_from
@@ -90,9 +91,13 @@ def evaluations():
 
 @pytest.mark.parametrize(("command", "args"), list(evaluations()))
 def test_commands_of_evaluation_are_understood(command, args):
-    options = {"evaluate": evaluate.Options, "embed": embed.Embed}
-    options |= {"export": export.Export, "compare": compare.Compare}
-    tyro.cli(options[command], args=shlex.split(args))
+    words = shlex.split(args)
+    if command == "evaluate":
+        options, _ = evaluate.parse(words)
+        assert set(options.protocols) <= set(protocol_names())
+    else:
+        commands = {"embed": embed.Embed, "export": export.Export, "compare": compare.Compare}
+        tyro.cli(commands[command], args=words)
 
 
 def searches():
@@ -214,7 +219,9 @@ def test_every_public_function_has_its_place_in_the_equations():
     for name in amcl.functional.__all__:
         if name[0].islower():
             assert f"`functional.{name}`" in text, name
-    for name in amcl.temperature.__all__:
+    schemes = [name for name in amcl.temperature.__all__ if name.endswith("Temperature")]
+    assert len(schemes) >= 8
+    for name in (*schemes, "prior_inside", "range_around"):
         assert name in ("Temperature", "ConstantTemperature") or name in text, name
 
 
