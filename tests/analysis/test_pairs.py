@@ -10,7 +10,8 @@ from amcl.analysis import PairSettings, negatives, pair_sample, positives
 from amcl.analysis import pairs as module
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import DataSet, FileImages, Labeled, MemoryImages, Probe
-from amcl.methods import HeadSettings, make_method, method_names
+from amcl.methods import make_method, method_names
+from amcl.temperature import temperature_names
 from amcl.views import Views, ViewSettings
 from factories import method_settings
 from reference.cross_correlation import phi_on_samples
@@ -35,7 +36,7 @@ SMALL = {
     "mocov3": (VIT, {**HEADS, "predictor": 16}),
     "lgp": (VIT, {**HEADS, "predictor": 16}),
 }
-SCHEMES = HeadSettings.__dataclass_fields__["temperature"].type.__args__
+SCHEMES = temperature_names()
 REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
 WITH_HEADS = [name for name in METHODS if name != "mae"]
 CASES = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]

@@ -222,8 +222,7 @@ def test_metadata_say_patches_and_pooling_and_old_ones_mean_the_usual():
 def test_metadata_makes_the_same_network_again():
     first = make("resnet10t", 32, width=0.25, stem="standard")
     metadata = first.metadata()
-    image_size = metadata.pop("image_size")
-    again = Backbone(BackboneSettings(**metadata), image_size)
+    again = Backbone(BackboneSettings.from_metadata(metadata), metadata["image_size"])
     again.network.load_state_dict(first.network.state_dict(), strict=True)
     assert again.settings == first.settings
     assert again.image_size == 32
@@ -297,7 +296,7 @@ def test_drop_path_changes_neither_weights_nor_code():
 
 
 def test_an_unknown_tag_lists_those_there_are():
-    assert BackboneSettings(name="resnet18.a1_in1k").backbone == "resnet18.a1_in1k"
+    assert BackboneSettings(name="resnet18.a1_in1k").name == "resnet18.a1_in1k"
     with pytest.raises(ValueError, match=r"no 'resnet18.best': timm's weights .*resnet18.a1_in1k"):
         BackboneSettings(name="resnet18.best")
 

@@ -242,6 +242,7 @@ def test_help(capsys):
     ("name", "command"),
     [
         *((m, f"pretrain --method {m}") for m in METHODS),
+        ("scheduled", "pretrain --temperature scheduled"),
         *((n, n) for n in ("evaluate", "predict", "embed", "export", "compare", "cost")),
         *((n, n) for n in ("search", "sweep")),
         *((n, n) for n in ("analyze", "reproduce")),

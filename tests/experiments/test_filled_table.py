@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from amcl.config import Config
-from amcl.evaluation import separation_of
 from amcl.experiments.charts import chart, gains_chart, histograms
 from amcl.experiments.conclusions import conclusion_of
 from amcl.experiments.filled_table import FilledTable, numbers_table
 from amcl.experiments.page import topic_of
 from amcl.experiments.specs import AMCL, BASELINE, KNN, LOSS, NONE, SIDE, CellSpec, TableSpec
+from amcl.metrics import separation_of
 from amcl.results import Measurement
 
 of = Measurement.of

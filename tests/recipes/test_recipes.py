@@ -74,7 +74,7 @@ def test_cifar10(method, lr):
     assert (config.backbone.name, config.backbone.width) == ("resnet18", 1)
     assert config.backbone.stem == "auto"  # small at 32 pixels
     views = config.views
-    assert (views.views, views.crop_scale) == ("abcde", (0.08, 1.0))
+    assert (views.operations, views.crop_scale) == ("abcde", (0.08, 1.0))
     assert (views.jitter, views.jitter_p) == ((0.4, 0.4, 0.4, 0.1), 0.8)
     assert (views.gray_p, views.blur_p, views.flip_p) == (0.2, (0.5, 0.5), 0.5)
 

@@ -284,7 +284,7 @@ def test_settings_that_differ(two):
     (table,) = of(settings(two), Table)
     assert {row[0]: row[1:] for row in table.rows} == {
         "method.heads": ("2", "1"),
-        "method.temperature": ("adaptive", "constant"),
+        "method.temperature.name": ("adaptive", "constant"),
         "method.projector_last_norm": ("plain", "none"),
     }
 

@@ -17,6 +17,7 @@ from amcl.methods import MoCoSettings, SimCLRSettings
 from amcl.results import Comparison, compare, read_run
 from amcl.results.read import run_names
 from amcl.temperature import ConstantSettings
+from factories import change
 
 AMCL = {"method": {"heads": 3, "temperature": "adaptive"}}
 
@@ -26,7 +27,10 @@ def make(path: Path, seed: int = 0, **sections: dict[str, Any]) -> Path:
     config = Config(method=SimCLRSettings(temperature=ConstantSettings(tau=0.5)))
     sections.setdefault("run", {})["seed"] = seed
     for name, fields in sections.items():
-        config = replace(config, **{name: replace(getattr(config, name), **fields)})
+        if name == "method":
+            config = replace(config, method=change(config.method, **fields))
+        else:
+            config = replace(config, **{name: replace(getattr(config, name), **fields)})
     path.mkdir(parents=True)
     (path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
     return path
@@ -462,7 +466,7 @@ def test_a_run_is_a_record(tmp_path):
     record = read_run(run)
     assert (record.name, record.seed, record.path) == ("first", 3, run)
     assert record.metrics == {"knn_top1_test": 0.6, "knn_top5_test": 0.9}
-    assert record.settings["method.tau"] == 0.5
+    assert record.settings["method.temperature.tau"] == 0.5
     assert not {"data.workers", "run.seed"} & record.settings.keys()
 
 

@@ -243,7 +243,7 @@ ERRORS = [
     (["top_k=5:20"], "top_k has no effect with form=softmax: leave it"),
     (
         ["phi_scale=1:4", "phi_output=plain"],
-        "phi_scale has no effect with .*phi_output=plain: leave",
+        "phi_scale has no effect with .*phi_output=plain.*: leave",
     ),
     (["top_k=5:20", "form=softmax,max"], "top_k has no effect with .*form=softmax,max"),
     (["tau=0.1:1", "prior_tau=0.1:1"], "tau has no effect with"),

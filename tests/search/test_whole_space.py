@@ -45,7 +45,7 @@ class Toy(Backbone):
     def __init__(self, settings, image_size):
         nn.Module.__init__(self)
         self.settings, self.image_size, self.dim = settings, image_size, 16
-        if settings.backbone == "test_vit":
+        if settings.name == "test_vit":
             size = {"img_size": image_size, "patch_size": 8, "embed_dim": self.dim}
             pool = {"num_classes": 0, "global_pool": "avg", "fc_norm": False}
             self.network = VisionTransformer(**size, depth=1, num_heads=2, **pool)
@@ -236,7 +236,8 @@ def projections(kind, heads, n=8, dim=8):
 def loss_of(method, config, temperature):
     """The loss of a method, called as the method calls it."""
     settings = config.method
-    common = {"beta": settings.beta, "prior_tau": settings.omega_prior}
+    beta, prior_tau = settings.temperature.omega(settings.dim)
+    common = {"beta": beta, "prior_tau": prior_tau}
     if method == "simsiam":
         loss = losses.NegativeCosineLoss(settings.heads, temperature, **common)
         return lambda z: loss(z[0], z[1], z[0].detach(), z[1].detach())

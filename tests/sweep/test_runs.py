@@ -297,7 +297,7 @@ def test_machines_share_a_sweep_through_its_storage(tmp_path, tiny, trained):
 
 def test_passwords_are_not_written_down(tmp_path, tiny, monkeypatch):
     url = "postgresql://me:sesame@host/sweeps"
-    monkeypatch.setattr("amcl.sweep.folder.open_study", lambda *args: optuna.create_study())
+    monkeypatch.setattr("amcl.sweep.study_folder.open_study", lambda *args: optuna.create_study())
     SweepFolder(tmp_path / "s", url).add(grid(tiny, {"seed": ["0"]}))
     files = [path for path in (tmp_path / "s").rglob("*") if path.is_file()]
     assert files

@@ -21,41 +21,44 @@ SPEC = importlib.util.spec_from_file_location(
 )
 collapse = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(collapse)
-IMAGES, DIM, Open, alike, price = (
-    getattr(collapse, name) for name in ("IMAGES", "DIM", "Open", "alike", "price")
+IMAGES, DIM, UngatedTemperature, similar_projections, lowest_loss = (
+    getattr(collapse, name)
+    for name in ("IMAGES", "DIM", "UngatedTemperature", "similar_projections", "lowest_loss")
 )
 
 
 @pytest.mark.parametrize("s", [0.9, 0.95, 0.99, 0.999, 0.9999, 1.0])
 @pytest.mark.parametrize("negatives", ["batch", "queue"])
 def test_a_collapse_costs_what_it_costs_with_a_constant_temperature(s, negatives):
-    z, queue = alike(s), None
+    z, queue = similar_projections(s), None
     if negatives == "queue":
         z, queue = z.chunk(2, dim=1)
-    constant = price(ConstantTemperature(0.1), z, queue)
-    assert price(AdaptiveTemperature(DIM), z, queue) == pytest.approx(constant, rel=1e-3, abs=1e-3)
+    constant = lowest_loss(ConstantTemperature(0.1), z, queue)
+    assert lowest_loss(AdaptiveTemperature(DIM), z, queue) == pytest.approx(
+        constant, rel=1e-3, abs=1e-3
+    )
     if s < 1:
-        assert price(Open(DIM), z, queue) < 0.2 * constant
+        assert lowest_loss(UngatedTemperature(DIM), z, queue) < 0.2 * constant
 
 
 def test_a_random_queue_does_not_hide_a_collapse():
     """A queue starts with random directions, which lie apart whatever the network does."""
-    z, queue = alike(0.999), torch.randn(1, 64, DIM)
-    constant = price(ConstantTemperature(0.1), z, queue)
-    assert price(AdaptiveTemperature(DIM), z, queue) == pytest.approx(constant, rel=1e-3)
+    z, queue = similar_projections(0.999), torch.randn(1, 64, DIM)
+    constant = lowest_loss(ConstantTemperature(0.1), z, queue)
+    assert lowest_loss(AdaptiveTemperature(DIM), z, queue) == pytest.approx(constant, rel=1e-3)
 
 
 def test_temperatures_of_positive_pairs_alone_cannot_pay_for_a_collapse_either():
-    z = alike(0.99)
-    constant = price(ConstantTemperature(0.1), z)
-    for make, held in ((AdaptiveTemperature, True), (Open, False)):
+    z = similar_projections(0.99)
+    constant = lowest_loss(ConstantTemperature(0.1), z)
+    for make, held in ((AdaptiveTemperature, True), (UngatedTemperature, False)):
         split = SplitTemperature(positive=make(DIM), negative=ConstantTemperature(0.1))
-        assert (price(split, z) > 0.99 * constant) == held
+        assert (lowest_loss(split, z) > 0.99 * constant) == held
 
 
 def test_temperatures_of_the_first_head_close_with_any_head():
     apart = normalize(torch.randn(1, IMAGES, DIM), dim=-1)
-    z = torch.cat([apart, alike(0.999)])
+    z = torch.cat([apart, similar_projections(0.999)])
     scheme = FirstHeadTemperature(AdaptiveTemperature(DIM))
     _, stats = amcl.ContrastiveLoss(2, scheme)(z, z, return_stats=True)
     assert stats.positive.tau.tolist() == pytest.approx([0.1, 0.1], abs=1e-6)
@@ -63,10 +66,10 @@ def test_temperatures_of_the_first_head_close_with_any_head():
 
 def test_pictures_alike_in_groups_are_dear_only_where_similarities_are_relative():
     """The gate looks at all projections of a head: groups that lie apart leave it open."""
-    z = alike(0.99, groups=8)
-    constant = price(ConstantTemperature(0.1), z)
-    assert price(AdaptiveTemperature(DIM), z) < 0.5 * constant
-    assert price(AdaptiveTemperature(DIM), z, similarity="relative") > 0.9 * constant
+    z = similar_projections(0.99, groups=8)
+    constant = lowest_loss(ConstantTemperature(0.1), z)
+    assert lowest_loss(AdaptiveTemperature(DIM), z) < 0.5 * constant
+    assert lowest_loss(AdaptiveTemperature(DIM), z, similarity="relative") > 0.9 * constant
 
 
 def test_the_gate_is_open_where_projections_lie_apart_and_passes_no_gradient():
@@ -75,7 +78,7 @@ def test_the_gate_is_open_where_projections_lie_apart_and_passes_no_gradient():
     assert scheme.gate(z).min() > 0.9
     assert not scheme.gate(z).requires_grad
     assert scheme.gate(z[:, :1]).tolist() == [[[1.0]], [[1.0]]]  # one image alone
-    assert scheme.gate(alike(0.9)).item() < 1e-6
+    assert scheme.gate(similar_projections(0.9)).item() < 1e-6
 
 
 def trained_from_near_collapse(temperature, queue=False):
@@ -105,12 +108,12 @@ def test_training_that_starts_nearly_collapsed_recovers_as_with_a_constant_tempe
     adaptive = trained_from_near_collapse(AdaptiveTemperature(16), queue)
     assert adaptive == pytest.approx(constant, abs=0.05)
     if not queue:
-        assert trained_from_near_collapse(Open(16)) > 0.95
+        assert trained_from_near_collapse(UngatedTemperature(16)) > 0.95
 
 
 def test_simsiam_prices_a_collapse_as_with_a_constant_temperature():
     """No temperature makes it dear: −1 is SimSiam's least loss. Nor cheaper than that."""
-    z = alike(1.0)[0]
+    z = similar_projections(1.0)[0]
     constant = amcl.NegativeCosineLoss(1, ConstantTemperature(1.0), beta=3.0)
     adaptive = AdaptiveTemperature(DIM, lower=0.5, upper=1.5, phi_gradient=False)
     loss = amcl.NegativeCosineLoss(1, adaptive, beta=3.0)

@@ -80,7 +80,7 @@ def unnamed_settings(tables: Sequence[Settings]) -> list[str]:
     return [
         f"{short(key)} ({', '.join(format_value(table.get(key)) for table in tables)})"
         for key in differing(tables)
-        if key not in named and not _is_of_method(key, tables)
+        if key not in named and not follows_choice(key, tables)
     ]
 
 
@@ -99,10 +99,17 @@ def _distinguishing(tables: Sequence[Settings]) -> list[str]:
     return chosen
 
 
-def _is_of_method(key: str, tables: Sequence[Settings]) -> bool:
-    """Return True if a setting differs only because not every method has it."""
+def follows_choice(key: str, tables: Sequence[Settings]) -> bool:
+    """Return whether a setting differs only because not every method or temperature has it.
+
+    Example:
+        >>> tables = [{"method.name": "moco", "method.queue": 64}, {"method.name": "simclr"}]
+        >>> follows_choice("method.queue", tables), follows_choice("method.name", tables)
+        (True, False)
+    """
     values: dict[Any, list[Any]] = {}
     for table in tables:
-        values.setdefault(table.get("method.name"), []).append(table.get(key))
+        choice = table.get("method.name"), table.get("method.temperature.name")
+        values.setdefault(choice, []).append(table.get(key))
     constant = all(value == each[0] for each in values.values() for value in each)
     return key.startswith("method.") and constant and any(key not in table for table in tables)

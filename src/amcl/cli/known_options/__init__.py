@@ -7,11 +7,16 @@ commands take, and AMCL_FREEZE=1 writes them anew.
 import difflib
 import re
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 
 KNOWN = Path(__file__).parent
-"""A file for each command, and of `amcl pretrain` one for each built-in method."""
+"""A file for each command, and of `amcl pretrain` one for each built-in method.
 
+Methods are listed with adaptive temperatures; scheduled ones, which have other options, apart.
+"""
+
+_GROUPS = ("amcl.methods", "amcl.temperatures")  # whose options the files do not list
 _PAPER = ("--eta", "--iota")  # names of the paper, which a command answers by itself
 
 
@@ -39,6 +44,8 @@ def mistyped(command: str, args: Sequence[str]) -> str:
     name = method if command == "pretrain" else command
     file = KNOWN / f"{name}.txt"
     if not file.is_file() or {"-h", "--help"} & set(words):
+        return ""
+    if any(entry_points(group=group) for group in _GROUPS):
         return ""
     every = {option for path in KNOWN.glob("*.txt") for option in _read(path)} | set(_PAPER)
     sections = {option.partition(".")[0] for option in every if "." in option}

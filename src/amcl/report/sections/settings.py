@@ -9,7 +9,7 @@ from amcl.report.blocks import Block, Code, Section
 from amcl.report.runs import Run, beside
 from amcl.results import Table
 from amcl.results.formatting import MISSING
-from amcl.results.group_names import differing
+from amcl.results.group_names import differing, follows_choice
 from amcl.results.read import flat
 
 HOW = (
@@ -36,6 +36,7 @@ def _differences(runs: Sequence[Run]) -> Table:
     rows = [
         (name, *(_text(table[name]) if name in table else MISSING for table in tables))
         for name in differing(tables)
+        if not follows_choice(name, tables)
     ]
     if not rows:
         rows = [("none", *("" for _ in runs))]
