@@ -200,6 +200,30 @@ def differing(first: Config, second: Config) -> list[str]:
     ]
 
 
+def changes(base: Config, config: Config) -> Values:
+    """Return the values that turn a configuration into another, as `with_values` takes them.
+
+    Where the temperature schemes differ, settings are compared with those that `base` would have
+    with the other scheme.
+
+    Args:
+        base: A configuration.
+        config: Another configuration of the same method.
+
+    Returns:
+        The values by name, without hardware and other settings that have no effect.
+
+    Example:
+        >>> changes(Config(), with_values(Config(), {"temperature": "adaptive", "beta": 0.5}))
+        {'beta': 0.5, 'temperature': 'adaptive'}
+    """
+    names = set(differing(base, config))
+    if "temperature" in names:
+        scheme = value_of(config, "temperature")
+        names |= set(differing(with_values(base, {"temperature": scheme}), config))
+    return {name: value for name, value in values_of(config).items() if name in names}
+
+
 def on_machine(config: Config, other: Config) -> Config:
     """Return the configuration with the hardware and the location of images of another.
 
