@@ -9,7 +9,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.pool import NullPool
 
 from amcl.cli import main
-from amcl.cli.pretrain import attempt
+from amcl.cli.command import attempt
 from amcl.errors import RunError
 from amcl.redaction import redact, redact_command
 from amcl.search import study

@@ -40,6 +40,27 @@ def is_free(path: Path, *allowed: str) -> bool:
     return all(leftover.fullmatch(entry.name) or entry.name in allowed for entry in path.iterdir())
 
 
+def free_path(path: Path) -> Path:
+    """Return a path that does not exist: this one, or else the first of path-2, path-3, …
+
+    Args:
+        path: A file or folder.
+
+    Returns:
+        The path, with a number at the end of its name if it exists.
+
+    Example:
+        >>> free_path(Path("no such folder"))
+        PosixPath('no such folder')
+    """
+    number = 1
+    free = path
+    while free.exists():
+        number += 1
+        free = path.with_name(f"{path.name}-{number}")
+    return free
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a text file in UTF-8, whole or not at all."""
     with whole_file(path) as file:

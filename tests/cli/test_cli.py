@@ -15,8 +15,9 @@ from amcl.backbones import Backbone, BackboneSettings
 from amcl.checkpoints import RunFolder, read_metrics
 from amcl.checkpoints.files import export_backbone
 from amcl.cli import demo, main
+from amcl.cli.command import attempt
 from amcl.cli.known_options import KNOWN
-from amcl.cli.pretrain import attempt, free_folder, parse
+from amcl.cli.pretrain import free_folder, parse
 from amcl.config import Config
 from amcl.methods import method_names
 
@@ -183,7 +184,10 @@ def test_a_file_is_a_start_too(tmp_path):
         (["pretrain", "--queue", "3"], "--queue belongs to moco"),
         (["pretrain", "--lr", "fast"], "fast"),
         (["pretrain", "--method", "mae", "--heads", "3"], "--heads belongs to barlow, can"),
-        (["pretrain", "--method", "mae", "--temperature", "adaptive"], "--temperature belongs to"),
+        (
+            ["pretrain", "--method", "mae", "--temperature", "adaptive"],
+            "--temperature adaptive belongs to",
+        ),
         (["pretrain", "--method", "can", "--mask-ration", "0.5"], "did you mean --mask-ratio"),
         (["pretrain", "--method", "can", "--mask-ratio", "1"], "must lie between 0 and 1, got 1"),
         (["pretrain", "--method", "can", "--backbone", "resnet18"], "vit_tiny_patch16_224"),

@@ -258,7 +258,7 @@ def test_piped_text_is_neither_wrapped_nor_padded(capsys):
     long = "word " * 60
     import logging
 
-    from amcl.cli.tables import results_console
+    from amcl.cli.output import results_console
     from amcl.training.display import log_to_console
 
     log_to_console()

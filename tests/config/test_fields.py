@@ -8,6 +8,7 @@ import pytest
 from amcl import recipes
 from amcl.config import Config
 from amcl.config.fields import (
+    changes,
     differing,
     effective,
     field_name,
@@ -207,3 +208,13 @@ def test_runs_differ_in_what_they_learn_from_only():
     assert differing(config, recipes.default("builtin", "moco")) == ["method"]
     longer = with_values(config, {"epochs": 9})
     assert on_machine(longer, moved) == replace(moved, run=longer.run)
+
+
+def test_changes_turn_a_configuration_into_another():
+    """Settings that only the scheme of the other has are among them."""
+    base = recipes.published("builtin", "simclr")
+    other = with_values(recipes.with_amcl(base), {"beta": 0.5, "tau_lower": 0.05, "epochs": 3})
+    assert set(changes(base, other)) == {"heads", "temperature", "beta", "tau_lower", "epochs"}
+    assert with_values(base, changes(base, other)) == other
+    assert set(changes(other, base)) == {"heads", "temperature", "epochs"}
+    assert with_values(other, changes(other, base)) == base

@@ -1,4 +1,4 @@
-"""`amcl analyze`: what a setting does to what is learned."""
+"""`amcl analyze`: the effect of a setting on what is learned."""
 
 import logging
 from dataclasses import dataclass
@@ -7,15 +7,20 @@ from typing import Annotated, Literal
 
 import tyro
 
-from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, refuse_unused, require_images
-from amcl.cli.tables import results_console, show_page
+from amcl.cli.command import command
+from amcl.cli.output import print_line, results_console, show_page
+from amcl.cli.start import (
+    Start,
+    base_config,
+    read_training_options,
+    refuse_unused,
+    require_images,
+)
 from amcl.config.toml import unknown
 from amcl.experiments import ANALYSES, analyze
 from amcl.redaction import redact_command
 from amcl.sweep.evaluate import Split
-from amcl.training.display import console, log_to_console
+from amcl.training.display import log_to_console
 
 _LISTED = "\n\n".join(f"{a.name}: {a.question}" for a in ANALYSES.values())
 DESCRIPTION = f"""Measure the effect of a setting, with and without AMCL: runs, a table and a page.
@@ -56,39 +61,36 @@ class Options(Start):
     """Repeat runs that diverged or failed."""
 
 
-def main(args: list[str]) -> int:
-    """Run the command and return the exit code."""
-    return attempt("amcl analyze", lambda: _analyze(args), "The same command resumes.")
-
-
 def parse(args: list[str]) -> Options:
-    """The options, on top of the recipe or file they start from."""
+    """Return the options, on top of the recipe or file that they start from."""
     if args and not args[0].startswith("-"):
-        _known(args[0])  # before anything else that may be wrong
+        _check_name(args[0])  # before anything else that may be wrong
     base = base_config(args)
-    options = read_options(
+    options = read_training_options(
         Options,
         args,
+        base,
         command="amcl analyze",
         description=DESCRIPTION,
-        default=Options(
-            name=tyro.MISSING, out=tyro.MISSING, method=base.method.name, settings=base
-        ),
+        name=tyro.MISSING,
+        out=tyro.MISSING,
     )
-    _known(options.name)
-    # Its runs are with and without AMCL, and differ in what it analyses.
+    _check_name(options.name)
+    # Its runs are with and without AMCL, and differ in the setting that is analyzed.
     varied = ("heads", "temperature", "form", "views")
     refuse_unused([(base, options.settings)], args, varied)
     require_images(options.settings)
     return options
 
 
-def _known(name: str) -> None:
+def _check_name(name: str) -> None:
     if name not in ANALYSES:
         raise ValueError(unknown(f"the analysis {name!r} is asked for", name, ANALYSES))
 
 
-def _analyze(args: list[str]) -> None:
+@command("amcl analyze", "The same command resumes.")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = parse(args)
     log_to_console(logging.ERROR)
     page = analyze(
@@ -102,6 +104,6 @@ def _analyze(args: list[str]) -> None:
         jobs=options.jobs,
         again=options.again,
         command=redact_command(["amcl", "analyze", *args]),
-        tell=lambda line: console.print(line, soft_wrap=True, markup=False),
+        tell=print_line,
     )
     show_page(page, results_console())

@@ -1,4 +1,4 @@
-"""Settings that can be meant, but seldom are: said before a run begins."""
+"""Warnings about settings that are allowed but seldom meant, before a run begins."""
 
 import torch
 
@@ -11,26 +11,34 @@ MANY_HEADS = 16
 
 
 def cautions(config: Config) -> list[str]:
-    """What a user should know about the settings of a run.
+    """Return warnings about the settings of a run.
 
-    >>> cautions(Config())
-    []
+    Args:
+        config: Settings of the run.
+
+    Returns:
+        A sentence or two for each setting that is seldom meant.
+
+    Example:
+        >>> cautions(Config())
+        []
     """
-    found, size = [], config.data.image_size
+    warnings = []
+    size = config.data.image_size
     if not config.views.operations and config.method.needs_augmentation:
-        found.append(
+        warnings.append(
             "--views '' switches every operation off: both views of an image are the same picture, "
             "and there is little to learn from them. --views ae crops and flips."
         )
     if size is not None and size < FEW_PIXELS:
-        found.append(
+        warnings.append(
             f"--image-size {size} is very small: most networks shrink their input 8 to 32 times. "
             "Usual sizes are 32 to 224 pixels."
         )
     heads = getattr(config.method, "heads", 1)
     if heads > MANY_HEADS:
-        found.append(_many_heads(config, heads))
-    return found
+        warnings.append(_many_heads(config, heads))
+    return warnings
 
 
 def _many_heads(config: Config, heads: int) -> str:

@@ -1,16 +1,14 @@
 """`amcl compare`: runs side by side, over seeds."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from amcl.cli.command import command
 from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.tables import results_console
-from amcl.files import write_text
+from amcl.cli.output import check_new_json, results_console, write_json
 from amcl.results import Comparison, compare
 
 DESCRIPTION = """Show the results of evaluations of runs side by side.
@@ -48,20 +46,14 @@ class Compare:
     """Write all of it to this new file too."""
 
 
-def main(args: list[str]) -> int:
-    """Run the command and return the exit code."""
-    return attempt("amcl compare", lambda: _compare(args))
-
-
-def _compare(args: list[str]) -> None:
+@command("amcl compare")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = read_options(Compare, args, command="amcl compare", description=DESCRIPTION)
-    if options.json is not None and options.json.exists():
-        raise ValueError(f"{options.json} exists already: choose another file for --json.")
+    check_new_json(options.json)
     comparison = compare(options.runs, baseline=options.baseline, metrics=options.metrics)
     show(comparison)
-    if options.json is not None:
-        text = json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-        write_text(options.json, text + "\n")
+    write_json(options.json, comparison.to_dict())
 
 
 def show(comparison: Comparison) -> None:

@@ -1,6 +1,5 @@
-"""`amcl cost`: what a configuration costs, with and without AMCL."""
+"""`amcl cost`: the cost of a configuration, with and without AMCL."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,13 +20,18 @@ from amcl.analysis.cost import (
 )
 from amcl.backbones import read_metadata
 from amcl.checkpoints.run_folder import RunFolder
-from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
-from amcl.cli.tables import results_console
+from amcl.cli.command import command
+from amcl.cli.output import check_new_json, results_console, write_json
+from amcl.cli.start import (
+    Start,
+    base_config,
+    peek,
+    read_training_options,
+    refuse_unused,
+    require_images,
+)
 from amcl.config import Config
 from amcl.environment import environment
-from amcl.files import write_text
 from amcl.settings import whole_number
 from amcl.training.display import console
 from amcl.training.start import first_stage
@@ -55,7 +59,7 @@ COUNTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Start):
-    """What `amcl cost` takes."""
+    """Options of `amcl cost`."""
 
     folder: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]")] = None
     """A run folder, whose settings are taken."""
@@ -78,25 +82,15 @@ class Side:
     config: Config
 
 
-def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl cost", lambda: _cost(args))
-
-
 def parse(args: list[str]) -> Options:
-    """The options, on top of the recipe, file or run they start from."""
-    base = base_config(args, _run(args))
-    options = read_options(
-        Options,
-        args,
-        command="amcl cost",
-        description=DESCRIPTION,
-        default=Options(method=base.method.name, settings=base),
+    """Return the options, on top of the recipe, file or run that they start from."""
+    base = base_config(args, _run_config(args))
+    options = read_training_options(
+        Options, args, base, command="amcl cost", description=DESCRIPTION
     )
     if options.folder is not None and str(options.folder) != args[0]:
         raise ValueError(f"name the run first: amcl cost {options.folder} …")
-    if options.json is not None and options.json.exists():
-        raise ValueError(f"{options.json} exists already: choose another file for --json.")
+    check_new_json(options.json)
     # It compares runs with and without AMCL.
     refuse_unused([(base, options.settings)], args, ("heads", "temperature", "form"))
     if options.settings.data.image_size is None:
@@ -105,10 +99,17 @@ def parse(args: list[str]) -> Options:
 
 
 def sides(config: Config) -> list[Side]:
-    """The configuration with one head and a constant temperature, and the other it is held against.
+    """Return the columns of the table: the method as published, and the form it is compared with.
 
-    >>> [side.name for side in sides(Config())]
-    ['baseline', '+ AMCL']
+    Args:
+        config: Settings of a run, in either form.
+
+    Returns:
+        Two columns; one for a method without heads, which has no AMCL form.
+
+    Example:
+        >>> [side.name for side in sides(Config())]
+        ['baseline', '+ AMCL']
     """
     method = config.method
     if not method.has_heads:
@@ -122,31 +123,36 @@ def sides(config: Config) -> list[Side]:
     return [Side("baseline", plain), Side(name, config)]
 
 
-def _run(args: Sequence[str]) -> Config | None:
-    """The settings of the run that is named before all options."""
+def _run_config(args: Sequence[str]) -> Config | None:
+    """Return the settings of the run that is named before all options, if one is."""
     if not args or args[0].startswith("-"):
         return None
-    name, asked = args[0], peek(args)
-    if given := [option for option in ("recipe", "config") if getattr(asked, option)]:
-        raise ValueError(f"{name} and --{given[0]} both say where to start: give one of them.")
+    name = args[0]
+    start = peek(args)
+    for option in ("recipe", "config"):
+        if getattr(start, option):
+            raise ValueError(f"{name} and --{option} both say where to start: give one of them.")
     run = RunFolder(Path(name).expanduser())
     if name in recipes.names() and not run.path.exists():
         raise ValueError(f"there is no run {name}: for the recipe, write --recipe {name}.")
     config = run.read_config()
-    if asked.method not in (None, config.method.name):
+    if start.method not in (None, config.method.name):
         raise ValueError(
-            f"--method {asked.method} does not go with {name}, which is of {config.method.name}: "
+            f"--method {start.method} does not go with {name}, which is of {config.method.name}: "
             "leave one out."
         )
     if config.data.image_size is None and run.backbone.is_file():
-        # It says how large its views were, though its images may lie elsewhere by now.
-        made = read_metadata(run.backbone)
-        if made is not None:
-            config = replace(config, data=replace(config.data, image_size=made["image_size"]))
+        # It has the size of the views, though the images may have been moved since.
+        metadata = read_metadata(run.backbone)
+        if metadata is not None:
+            image_size = metadata["image_size"]
+            config = replace(config, data=replace(config.data, image_size=image_size))
     return config
 
 
-def _cost(args: list[str]) -> None:
+@command("amcl cost")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = parse(args)
     compared = sides(options.settings)
     size = image_size_of(options.settings)
@@ -157,15 +163,14 @@ def _cost(args: list[str]) -> None:
         configs = [side.config for side in compared]
         measured = measure_in_turns(configs, options.steps, image_size=size)
     show(compared, costs, measured)
-    if options.json is not None:
-        text = json.dumps(_to_dict(compared, costs, measured), indent=2, ensure_ascii=False)
-        write_text(options.json, text + "\n")
+    write_json(options.json, _to_dict(compared, costs, measured))
 
 
 def show(compared: Sequence[Side], costs: Sequence[Cost], measured: Sequence[StepCost]) -> None:
-    """The table, and what its numbers mean."""
+    """Print the table, and notes on its numbers."""
     out = results_console()
-    config, cost = compared[0].config, costs[0]
+    config = compared[0].config
+    cost = costs[0]
     width = f" ×{config.backbone.width:.3g}" if config.backbone.width != 1 else ""
     parts = f", in parts of {cost.batch_size}" if config.run.accumulate > 1 else ""
     out.print(

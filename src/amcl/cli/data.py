@@ -31,22 +31,22 @@ class Data:
 def main(args: list[str]) -> int:
     """Run the command; 0 if the data set is there at the end, 1 if not, 2 for a wrong name."""
     try:
-        wanted = read_options(Data, args, command="amcl data")
+        options = read_options(Data, args, command="amcl data")
     except ValueError as error:
         print(f"amcl data: {error}", file=sys.stderr)
         return 2
-    if wanted.name == "builtin":
+    if options.name == "builtin":
         print("The built-in data set needs no download.")
         return 0
-    if wanted.name not in NAMED:
+    if options.name not in NAMED:
         print(
-            f"amcl data: {wanted.name!r} is no known data set.{suggestion(wanted.name)} Known are "
-            f"{', '.join(NAMED)}.",
+            f"amcl data: {options.name!r} is no known data set.{suggestion(options.name)} "
+            f"Known are {', '.join(NAMED)}.",
             file=sys.stderr,
         )
         return 2
     try:
-        download(wanted.name, data_root(wanted.root), lambda line: print(line, flush=True))
+        download(options.name, data_root(options.root), lambda line: print(line, flush=True))
     except (DownloadError, ValueError, OSError) as error:
         print(f"amcl data: {error}", file=sys.stderr)
         return 1

@@ -9,11 +9,12 @@ from rich.table import Table
 from amcl import recipes
 from amcl.backbones import Backbone
 from amcl.checkpoints.run_folder import RunFolder, read_metrics
+from amcl.cli.command import command
 from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.tables import results_console
+from amcl.cli.output import results_console
 from amcl.config import Config
 from amcl.data import load_dataset
+from amcl.files import free_path
 from amcl.methods import settings_class
 from amcl.metrics import extract, knn_accuracy
 from amcl.training import pretrain
@@ -43,22 +44,18 @@ class Demo:
     """Where both run folders go; none: runs/demo, numbered if it exists."""
 
 
-def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    goes_on = "A run resumes from its last checkpoint with amcl pretrain --resume RUN."
-    return attempt("amcl demo", lambda: _demo(args), goes_on)
-
-
-def _demo(args: list[str]) -> None:
-    demo = read_options(Demo, args, command="amcl demo")
+@command("amcl demo", "A run resumes from its last checkpoint with amcl pretrain --resume RUN.")
+def main(args: list[str]) -> None:
+    """Run the command."""
+    options = read_options(Demo, args, command="amcl demo")
     log_to_console()
-    out = demo.out or _free(Path("runs/demo"))
-    if not settings_class(demo.method).has_heads:
-        raise ValueError(f"--method {demo.method} has no heads, and so no AMCL form to compare.")
-    base = recipes.published("builtin", demo.method)
-    base = replace(base, run=replace(base.run, epochs=demo.epochs, seed=demo.seed))
-    runs = {demo.method: base, f"{demo.method} + AMCL": recipes.with_amcl(base)}
-    found = _without_training(base)
+    out = options.out or free_path(Path("runs/demo"))
+    if not settings_class(options.method).has_heads:
+        raise ValueError(f"--method {options.method} has no heads, and so no AMCL form to compare.")
+    base = recipes.published("builtin", options.method)
+    base = replace(base, run=replace(base.run, epochs=options.epochs, seed=options.seed))
+    runs = {options.method: base, f"{options.method} + AMCL": recipes.with_amcl(base)}
+    accuracies = _without_training(base)
     folders = []
     for name, config in runs.items():
         folders.append(out / name.replace(" + AMCL", "-amcl"))
@@ -68,9 +65,9 @@ def _demo(args: list[str]) -> None:
             config = replace(config, run=replace(config.run, init=init))
         pretrain(config, folders[-1])
         probes = [row for row in read_metrics(folders[-1]) if row["kind"] == "probe"]
-        found[name] = probes[-1]["knn_validation"]
+        accuracies[name] = probes[-1]["knn_validation"]
     table = Table("features", "kNN accuracy", title="500 held-out images, 10 classes")
-    for name, accuracy in found.items():
+    for name, accuracy in accuracies.items():
         table.add_row(name, f"{accuracy:.1%}")
     results = results_console()
     results.print()
@@ -82,7 +79,7 @@ def _demo(args: list[str]) -> None:
 
 
 def _without_training(config: Config) -> dict[str, float]:
-    """kNN on raw pixels and on the features of an untrained backbone."""
+    """Return the accuracy of kNN on raw pixels and on the features of an untrained backbone."""
     data = load_dataset("builtin")
     if data.probe is None:
         raise RuntimeError("the built-in set has labels")
@@ -92,19 +89,13 @@ def _without_training(config: Config) -> dict[str, float]:
         "raw pixels": torch.nn.Flatten(),
         "untrained backbone": Backbone(config.backbone, data.image_size),
     }
-    found = {}
+    accuracies = {}
     for name, model in models.items():
         bank, queries = (
             extract(model, part.images[torch.arange(len(part.images))].split(500), views.plain)
             for part in (data.probe.bank, data.probe.queries)
         )
-        labels, truth = data.probe.bank.labels, data.probe.queries.labels
-        found[name] = knn_accuracy(bank, labels, queries, truth, k=config.run.knn_k)
-    return found
-
-
-def _free(path: Path) -> Path:
-    number, free = 2, path
-    while free.exists():
-        free, number = path.with_name(f"{path.name}-{number}"), number + 1
-    return free
+        labels = data.probe.bank.labels
+        truth = data.probe.queries.labels
+        accuracies[name] = knn_accuracy(bank, labels, queries, truth, k=config.run.knn_k)
+    return accuracies

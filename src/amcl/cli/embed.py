@@ -7,11 +7,12 @@ from typing import Annotated, Literal
 
 import tyro
 
+from amcl.cli.command import command
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
+from amcl.cli.output import print_line
 from amcl.evaluation.embed import embed
-from amcl.training.display import console, log_to_console
+from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
 
 logger = logging.getLogger("amcl")
@@ -50,18 +51,14 @@ class Embed:
     )
 
 
-def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl embed", lambda: _embed(args))
-
-
-def _embed(args: list[str]) -> None:
+@command("amcl embed")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = read_options(Embed, args, command="amcl embed")
     log_to_console()
     set_threads(options.threads)
-    model = options.weights.open(options.model)
-    found = embed(
-        model,
+    features = embed(
+        options.weights.open(options.model),
         options.data,
         options.out,
         data_root=options.data_root,
@@ -70,11 +67,7 @@ def _embed(args: list[str]) -> None:
         workers=options.workers,
         accelerator=options.accelerator,
     )
-    for path, reason in found.unreadable:
+    for path, reason in features.unreadable:
         logger.warning("left out %s: %s", path, reason)
-    n, dim = found.values.shape
-    console.print(
-        f"features of {n:,} images, {dim} numbers each: {options.out}",
-        soft_wrap=True,
-        markup=False,
-    )
+    n, dim = features.values.shape
+    print_line(f"features of {n:,} images, {dim} numbers each: {options.out}")

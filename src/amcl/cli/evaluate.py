@@ -1,4 +1,4 @@
-"""`amcl evaluate`: how good a backbone is."""
+"""`amcl evaluate`: a backbone, judged by protocols."""
 
 import logging
 import shlex
@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from amcl.checkpoints.evaluations import FOLDER, results_table
+from amcl.cli.command import command
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.tables import results_console
+from amcl.cli.output import print_line, results_console
 from amcl.errors import NonFiniteError, RunError
 from amcl.evaluation import Evaluation, Result, find_protocol, protocol_names
 from amcl.evaluation.build import EvaluationData, make_evaluation, run_settings
@@ -66,12 +66,6 @@ class Options:
     )
 
 
-def main(args: list[str]) -> int:
-    """Run the command and return its exit code."""
-    resume = "The same command resumes: features are kept, and fine-tuning has a checkpoint."
-    return attempt("amcl evaluate", lambda: _evaluate(args), resume)
-
-
 class SomeFailed(RunError):
     """Some protocols could not run; the results of the others were shown."""
 
@@ -106,7 +100,12 @@ def parse(
     return options, {name: getattr(options.settings, name.replace("-", "_")) for name in names}
 
 
-def _evaluate(args: list[str]) -> None:
+@command(
+    "amcl evaluate",
+    "The same command resumes: features are kept, and fine-tuning has a checkpoint.",
+)
+def main(args: list[str]) -> None:
+    """Run the command."""
     options, settings = parse(args)
     for name in options.protocols:
         find_protocol(name)
@@ -203,4 +202,4 @@ def show(evaluation: Evaluation, results: list[Result]) -> None:
         if path := result.classifier(evaluation.folder):
             use = f"amcl predict {shlex.quote(str(path))} --data FOLDER --out predictions.csv"
             lines += [f"classifier: {path}", f"to use it: {use}"]
-    console.print("\n".join(lines), soft_wrap=True, markup=False)
+    print_line("\n".join(lines), console)

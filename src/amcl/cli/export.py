@@ -8,9 +8,9 @@ from typing import Annotated
 import tyro
 
 from amcl.checkpoints.export import export
+from amcl.cli.command import command
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
 
@@ -42,17 +42,14 @@ class Export:
     )
 
 
-def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl export", lambda: _export(args))
-
-
-def _export(args: list[str]) -> None:
+@command("amcl export")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = read_options(Export, args, command="amcl export")
     log_to_console()
     set_threads(options.threads)
     model = options.weights.open(options.model)
-    written = export(
+    paths = export(
         model,
         options.out,
         onnx=options.onnx,
@@ -61,7 +58,7 @@ def _export(args: list[str]) -> None:
     )
     if options.heads and model.checkpoint is None:
         logger.info("%s: no checkpoint, so no heads to export", model.name)
-    for path in written:
+    for path in paths:
         print(path)
-    weights = written[0].parent / "backbone.safetensors"
+    weights = paths[0].parent / "backbone.safetensors"
     print(f"\nTo load it:\n\n{model.backbone.code(str(weights))}")

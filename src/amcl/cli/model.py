@@ -1,4 +1,4 @@
-"""The options by which every command finds a model that is no run."""
+"""Options that name a model, for all commands that take one."""
 
 import logging
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Model = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """How a file of weights, or a timm model, is to be taken; a run says all this itself."""
+    """Options about a file of weights or a timm model; a run has all of this in its folder."""
 
     backbone: str | None = None
     """The timm model whose weights a file holds."""
@@ -47,21 +47,16 @@ class ModelOptions:
     """Fetch timm's own weights."""
 
     def open(self, source: str, seed: int = 0) -> LoadedModel:
-        """The model that a user named; what was chosen on their behalf is told."""
-        model = open_model(
-            source,
-            backbone=self.backbone,
-            width=self.width,
-            stem=self.stem,
-            patch=self.patch,
-            pool=self.pool,
-            image_size=self.image_size,
-            mean=self.mean,
-            std=self.std,
-            prefix=self.prefix,
-            pretrained=self.pretrained,
-            seed=seed,
-        )
+        """Load a model, and log what was chosen on behalf of the user.
+
+        Args:
+            source: A run folder, a checkpoint, a file of weights, or a timm model by name.
+            seed: Seed of random weights.
+
+        Returns:
+            The model.
+        """
+        model = open_model(source, **vars(self), seed=seed)
         for note in model.notes:
             logger.info("%s: %s", model.name, note)
         return model

@@ -1,15 +1,17 @@
-"""From a command line to options: errors speak of options as they are typed, and name the nearest.
+"""Options of a command line, with errors that name options as they are typed.
 
-tyro builds the parser from the dataclasses of a command. What it would say of a wrong option or
-value, and what the dataclasses say of theirs by the names of fields, becomes a message here.
+tyro builds the parser from the dataclasses of a command. Its errors about a wrong option or value,
+and those that the dataclasses raise with the names of fields, become messages about options here.
 """
 
 import contextlib
 import dataclasses
 import difflib
 import io
+import itertools
 import re
 import sys
+import traceback
 import types
 import typing
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +20,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 
+from amcl.cli.known_options import no_such_option
 from amcl.methods import method_names, settings_class
 from amcl.temperature.settings import schemes_with
 
@@ -49,27 +52,53 @@ def read_options(
     description: str | None = None,
     default: T | None = None,
 ) -> T:
-    """The options of a command; a wrong one is a ValueError that says what is right."""
-    known = {option.name: option for option in _options_of(kind, default)}
+    """Read the options of a command.
+
+    Args:
+        kind: Dataclass of the options.
+        args: Words behind the name of the command.
+        command: The command, such as "amcl embed", for its help.
+        description: Text of its help; the default is the docstring of the dataclass.
+        default: Values of options that are left out.
+
+    Returns:
+        The options.
+
+    Raises:
+        ValueError: An option or a value is wrong; the message says what is accepted.
+        SystemExit: The help was printed.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Greet:
+        ...     times: int = 1
+        >>> read_options(Greet, ["--times", "3"], command="greet")
+        Greet(times=3)
+        >>> read_options(Greet, ["--time", "3"], command="greet")
+        Traceback (most recent call last):
+        ValueError: there is no option --time: did you mean --times?
+    """
+    options = {option.name: option for option in _options_of(kind, default)}
     if not {"-h", "--help"} & set(args):
-        _check(args, known, default)
-    given: dict[str, Any] = {} if default is None else {"default": default}
-    errors, shown = _Captured(sys.stderr), _Captured(sys.stdout)
+        _check(args, options, default)
+    defaults: dict[str, Any] = {} if default is None else {"default": default}
+    stderr = _Captured(sys.stderr)
+    stdout = _Captured(sys.stdout)
     try:
-        with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(shown):
-            options: T = tyro.cli(kind, args=args, prog=command, description=description, **given)
-            return options
-    except (SystemExit, ValueError) as left:
-        if error := _our_error(left):
-            message = _with_options(str(error), known.values(), _owner(error))
+        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
+            values: T = tyro.cli(kind, args=args, prog=command, description=description, **defaults)
+            return values
+    except (SystemExit, ValueError) as raised:
+        if error := _our_error(raised):
+            message = _with_options(str(error), options.values(), _owner(error))
             raise ValueError(message) from None
-        print(errors.getvalue(), end="", file=sys.stderr)
-        print(_readable(shown.getvalue()), end="")
+        print(stderr.getvalue(), end="", file=sys.stderr)
+        print(_readable(stdout.getvalue()), end="")
         raise
 
 
 def _readable(text: str) -> str:
-    """Help without the names of our classes' fields, None and empty defaults; as wide as before.
+    """Return help without the names of our fields, None and empty defaults, as wide as before.
 
     >>> _readable("╭─ settings.data options ─╮"), _readable("--canvas {None}|INT  Pixels")
     ('╭─ data options ──────────╮', '--canvas INT         Pixels')
@@ -88,13 +117,12 @@ def _readable(text: str) -> str:
 
 
 class _Captured(io.StringIO):
-    """Text on its way to a stream: without colors, and with boxes if the stream has them."""
+    """Text for a stream: without colors, and with boxes if the encoding of the stream has them."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__()
-        self._encoding = (
-            getattr(stream, "encoding", None) or "ascii"
-        ).lower()  # tyro knows "utf-8", not "UTF-8"
+        encoding: str = getattr(stream, "encoding", None) or "ascii"
+        self._encoding = encoding.lower()  # tyro knows "utf-8", not "UTF-8"
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
@@ -102,10 +130,11 @@ class _Captured(io.StringIO):
 
 
 def _options_of(kind: type, default: Any, prefix: str = "", flat: bool = False) -> Iterator[Option]:
-    """All options of a dataclass and those within it, as tyro names them."""
+    """Yield the options of a dataclass and of those within it, as tyro names them."""
     hints = typing.get_type_hints(kind, include_extras=True)
     for field in dataclasses.fields(kind):
-        hint, marks = hints[field.name], list[Any]()
+        hint = hints[field.name]
+        marks: list[Any] = []
         if get_origin(hint) is typing.Annotated:
             hint, *marks = get_args(hint)
         if tyro.conf.Positional in marks:
@@ -127,27 +156,24 @@ def _options_of(kind: type, default: Any, prefix: str = "", flat: bool = False) 
             yield Option("--" + ".".join([*outer, f"no-{last}"]), field.name, kind, hint)
 
 
-def _check(args: Sequence[str], known: dict[str, Option], default: Any) -> None:
-    """Raise an error for the first option that is unknown, or has a value it does not take."""
-    for place, word in enumerate(args):
+def _check(args: Sequence[str], options: dict[str, Option], default: Any) -> None:
+    """Raise an error for the first option that does not exist or has a value it does not take."""
+    for index, word in enumerate(args):
         name, equals, value = word.partition("=")
         if not re.match(r"--[a-zA-Z]", name):
             continue
         name = name.replace("_", "-")
-        if name not in known:
-            raise ValueError(_unknown(name, known, default))
-        following = [value] if equals else _until_option(args[place + 1 :])
-        _check_values(known[name], following)
+        if name not in options:
+            raise ValueError(_unknown(name, options, default))
+        following = args[index + 1 :]
+        values = itertools.takewhile(lambda other: not other.startswith("--"), following)
+        _check_values(options[name], [value] if equals else list(values))
 
 
-def _until_option(words: Sequence[str]) -> list[str]:
-    end = next((i for i, word in enumerate(words) if word.startswith("--")), len(words))
-    return list(words[:end])
-
-
-def _unknown(name: str, known: dict[str, Option], default: Any) -> str:
+def _unknown(name: str, options: dict[str, Option], default: Any) -> str:
+    """Return the message for an option that does not exist, or belongs to something else."""
     field = name.removeprefix("--").replace("-", "_")
-    if field in ("eta", "iota") and "--tau-lower" in known:
+    if field in ("eta", "iota") and "--tau-lower" in options:
         return f"there is no option {name}: {_RANGE}."
     method = getattr(getattr(default, "settings", None), "method", None)
     plain = field.removeprefix("no_")
@@ -159,9 +185,7 @@ def _unknown(name: str, known: dict[str, Option], default: Any) -> str:
         )
     if method is not None and (others := _methods_with(plain)):
         return f"{name} belongs to {_listed(others)}: this run has --method {method.name}."
-    near = difflib.get_close_matches(name, known, n=3)
-    hint = f"did you mean {', '.join(near)}?" if near else "--help lists them."
-    return f"there is no option {name}: {hint}"
+    return no_such_option(name, options)
 
 
 def _methods_with(field: str) -> list[str]:
@@ -183,7 +207,8 @@ def _check_values(option: Option, values: Sequence[str]) -> None:
         return
     if get_origin(hint) is tuple:
         kinds = get_args(hint)
-        hint, values = kinds[0], values if kinds[-1] is Ellipsis else values[: len(kinds)]
+        hint = kinds[0]
+        values = values if kinds[-1] is Ellipsis else values[: len(kinds)]
     else:
         values = values[:1]
     for value in values:
@@ -208,19 +233,36 @@ def _accepts(hint: Any, value: str) -> bool:
 
 def _refusal(name: str, hint: Any, value: str) -> str:
     if get_origin(hint) is Literal:
-        choices = [str(choice) for choice in get_args(hint)]
-        near = difflib.get_close_matches(value, choices, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        return f"{name} has no choice {value!r}: {hint}Choose from {', '.join(choices)}."
+        return no_such_choice(name, value, [str(choice) for choice in get_args(hint)])
     kinds = [hint, *get_args(hint)]
     number = "a number" if float in kinds else "a whole number"
     words = [repr(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     return f"{name} takes {' or '.join([number, *words])}, got {value!r}."
 
 
-def _our_error(left: BaseException) -> ValueError | None:
-    """The error of a dataclass for which tyro left, or let through, if there is one."""
-    error: BaseException | None = left
+def no_such_choice(option: str, value: str, choices: Sequence[str]) -> str:
+    """Return the message for a value that is not among the choices of an option.
+
+    Args:
+        option: The option as it is typed.
+        value: The value that was given.
+        choices: Values that are accepted.
+
+    Returns:
+        A sentence with the nearest choice.
+
+    Example:
+        >>> no_such_choice("--form", "sotfmax", ["softmax", "max"])
+        "--form has no choice 'sotfmax': did you mean softmax? Choose from softmax, max."
+    """
+    near = difflib.get_close_matches(value, choices, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"{option} has no choice {value!r}: {hint}Choose from {', '.join(choices)}."
+
+
+def _our_error(raised: BaseException) -> ValueError | None:
+    """Return the error of one of our dataclasses behind an exception of tyro, if there is one."""
+    error: BaseException | None = raised
     while error is not None and not isinstance(error, ValueError):
         error = error.__context__
     if error is None or _frames(error)[-1].f_globals["__name__"].partition(".")[0] != "amcl":
@@ -229,23 +271,19 @@ def _our_error(left: BaseException) -> ValueError | None:
 
 
 def _owner(error: ValueError) -> type | None:
-    """The dataclass whose check failed."""
+    """Return the dataclass whose check failed."""
     checked = [frame.f_locals.get("self") for frame in _frames(error)]
     return next((type(c) for c in reversed(checked) if dataclasses.is_dataclass(c)), None)
 
 
 def _frames(error: BaseException) -> list[types.FrameType]:
-    frames, trace = [], error.__traceback__
-    while trace is not None:
-        frames.append(trace.tb_frame)
-        trace = trace.tb_next
-    return frames
+    return [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
 
 
 def _with_options(message: str, options: Iterable[Option], owner: type | None) -> str:
-    """A message about fields as one about options: `batch_size=5` is `--batch-size 5`.
+    """Return a message about fields as one about options: `batch_size=5` is `--batch-size 5`.
 
-    Of several fields of one name, that of `owner` is meant.
+    Of several fields of one name, the message is about that of `owner`.
     """
     names: dict[str, str] = {}
     for option in sorted(options, key=lambda option: option.owner is owner):

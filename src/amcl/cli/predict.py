@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 
 import tyro
 
+from amcl.cli.command import command
 from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
+from amcl.cli.output import print_line
 from amcl.evaluation.predict import find_classifier, predict
-from amcl.training.display import console, log_to_console
+from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
 
 logger = logging.getLogger("amcl")
@@ -52,12 +53,9 @@ class Predict:
     """CPU threads; 0: as torch chooses."""
 
 
-def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl predict", lambda: _predict(args))
-
-
-def _predict(args: list[str]) -> None:
+@command("amcl predict")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = read_options(Predict, args, command="amcl predict")
     log_to_console()
     set_threads(options.threads)
@@ -76,9 +74,5 @@ def _predict(args: list[str]) -> None:
     for file, reason in predictions.unreadable:
         logger.warning("left out %s: %s", file, reason)
     counts = Counter(predictions.classes[i] for i in predictions.likeliest[:, 0].tolist())
-    shown = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
-    console.print(
-        f"classes of {len(predictions.files):,} images ({shown}): {options.out}",
-        soft_wrap=True,
-        markup=False,
-    )
+    largest = ", ".join(f"{name} {count:,}" for name, count in counts.most_common(10))
+    print_line(f"classes of {len(predictions.files):,} images ({largest}): {options.out}")

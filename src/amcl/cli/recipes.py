@@ -9,7 +9,7 @@ USAGE = """usage: amcl recipes             list all recipes
 
 
 def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     if args in (["-h"], ["--help"]):
         print(USAGE)
         return 0

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import tyro
 
+from amcl.cli.command import command
 from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.tables import results_console
+from amcl.cli.output import print_line, results_console
 from amcl.report import ReportSettings, report
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
@@ -30,7 +30,7 @@ shown as far as it is."""
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What `amcl report` takes."""
+    """Options of `amcl report`."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Run folders."""
@@ -43,16 +43,12 @@ class Options:
     )
 
 
-def main(args: list[str]) -> int:
-    """Run the command; returns the exit code."""
-    return attempt("amcl report", lambda: _report(args))
-
-
-def _report(args: list[str]) -> None:
+@command("amcl report")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = read_options(Options, args, command="amcl report", description=DESCRIPTION)
     log_to_console(logging.WARNING)
     set_threads(options.threads)
     path = report(options.runs, options.out, options.settings)
     size = path.stat().st_size / 2**20
-    console = results_console()
-    console.print(f"{path} ({size:.1f} MiB): open it in a browser", soft_wrap=True, markup=False)
+    print_line(f"{path} ({size:.1f} MiB): open it in a browser", results_console())

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 import tyro
 
+from amcl.cli.command import command
 from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.tables import results_console, show_page
+from amcl.cli.output import print_line, results_console, show_page
 from amcl.config import HardwareSettings
 from amcl.data import missing_sets
 from amcl.experiments import ENTRIES, SCALES, reproduce
@@ -18,7 +18,7 @@ from amcl.experiments.reproduce import entry_of, runs_of, sets_of
 from amcl.experiments.scales import Scale, ScaleName
 from amcl.results import Table
 from amcl.results.formatting import plural
-from amcl.training.display import console, log_to_console
+from amcl.training.display import log_to_console
 
 DESCRIPTION = """Run what is behind a table or figure, and show it beside the paper's numbers.
 
@@ -63,18 +63,15 @@ class Options:
     """Repeat runs that diverged or failed."""
 
 
-def main(args: list[str]) -> int:
-    """Run the command and return the exit code."""
-    return attempt("amcl reproduce", lambda: _reproduce(args), "The same command resumes.")
-
-
-def _reproduce(args: list[str]) -> None:
+@command("amcl reproduce", "The same command resumes.")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = read_options(Options, args, command="amcl reproduce", description=DESCRIPTION)
     scale = SCALES[options.scale]
-    shown = results_console()
+    results = results_console()
     if options.list:
-        shown.print(_table(scale, options).to_terminal(shown.width))
-        shown.print(f"Scale {scale.name}: {scale.about}.", soft_wrap=True, markup=False)
+        results.print(_table(scale, options).to_terminal(results.width))
+        print_line(f"Scale {scale.name}: {scale.about}.", results)
         return
     if not options.names:
         raise ValueError("name a table or figure, as in `amcl reproduce table-3`; --list has them.")
@@ -84,10 +81,8 @@ def _reproduce(args: list[str]) -> None:
         if entry.make is not None:
             points = runs_of(entry, scale, options.data, options.seeds)
             time = format_time(seconds(points, gpu=scale.name == "paper"))
-            where = "a GPU" if scale.name == "paper" else "2 cores"
             runs = plural(len(points), "run")
-            line = f"{name}: {runs}, about {time} on {where} where none has been run"
-            console.print(line, soft_wrap=True, markup=False)
+            print_line(f"{name}: {runs}, about {time} on {_machine(scale)} where none has been run")
         page = reproduce(
             name,
             scale=options.scale,
@@ -98,9 +93,9 @@ def _reproduce(args: list[str]) -> None:
             jobs=options.jobs,
             hardware=HardwareSettings(accelerator=options.accelerator),
             again=options.again,
-            tell=lambda line: console.print(line, soft_wrap=True, markup=False),
+            tell=print_line,
         )
-        show_page(page, shown)
+        show_page(page, results)
 
 
 def _expanded(name: str) -> list[str]:
@@ -123,5 +118,10 @@ def _table(scale: Scale, options: Options) -> Table:
             )
             time = format_time(seconds(points, gpu=scale.name == "paper"))
             rows.append([entry.name, entry.title, needs, str(len(points)), time])
-    about = f"about, on {'a GPU' if scale.name == 'paper' else '2 cores'}"
+    about = f"about, on {_machine(scale)}"
     return Table(("entry", "what it is", "needs", "runs", about), rows, left=5)
+
+
+def _machine(scale: Scale) -> str:
+    """Return the machine that estimates of time are for."""
+    return "a GPU" if scale.name == "paper" else "2 cores"

@@ -8,14 +8,20 @@ from typing import Literal
 
 import tyro
 
-from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images
-from amcl.cli.tables import results_console
+from amcl.cli.command import command
+from amcl.cli.output import print_line, results_console
+from amcl.cli.start import (
+    Start,
+    base_config,
+    peek,
+    read_training_options,
+    refuse_unused,
+    require_images,
+)
 from amcl.config import Config
 from amcl.search.folder import TRIALS, Pruner, SearchFolder
 from amcl.search.objective import Objective
-from amcl.training.display import console, log_to_console
+from amcl.training.display import log_to_console
 
 DESCRIPTION = """Find the settings that serve best: the paper's 25 trials, by a validation split.
 
@@ -64,24 +70,19 @@ class Options(Start):
     that was interrupted keeps its checkpoint until it has ended."""
 
 
-def main(args: list[str]) -> int:
-    """Run the command and return its exit code."""
-    return attempt("amcl search", lambda: _search(args), "The same command resumes.")
-
-
 def parse(args: list[str]) -> Options:
     """Return the options, on top of the recipe, file or study that they start from."""
     folder = SearchFolder(Path(peek(args).out or ""))
     stored = Config.from_file(folder.base) if folder.exists() else None
     base = base_config(args, stored)
-    options = read_options(
+    options = read_training_options(
         Options,
         args,
+        base,
         command="amcl search",
         description=DESCRIPTION,
-        default=Options(
-            out=tyro.MISSING, method=base.method.name, settings=base, trials=folder.trials()
-        ),
+        out=tyro.MISSING,
+        trials=folder.trials(),
     )
     varied = [entry.partition("=")[0].replace("-", "_") for entry in options.space]
     refuse_unused([(base, options.settings)], args, varied)
@@ -89,7 +90,9 @@ def parse(args: list[str]) -> Options:
     return options
 
 
-def _search(args: list[str]) -> None:
+@command("amcl search", "The same command resumes.")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options = parse(args)
     from amcl.search.study import search
     from amcl.search.summary import table
@@ -106,22 +109,22 @@ def _search(args: list[str]) -> None:
         study=options.study,
         jobs=options.jobs,
         keep_checkpoints=options.keep_checkpoints,
-        tell=lambda line: console.print(line, soft_wrap=True, markup=False),
+        tell=print_line,
     )
-    shown = results_console()
+    results = results_console()
     trials = table(result.records, result.definition.objective)
-    shown.print(trials.to_terminal(shown.width))
+    results.print(trials.to_terminal(results.width))
     folder = SearchFolder(options.out)
-    where = f"everything is in {folder.path}: trials.csv, summary.md, pictures"
+    files = f"everything is in {folder.path}: trials.csv, summary.md, pictures"
     if result.verdict is None:
-        where += "; no trial was complete, and so there is none to train with"
+        print_line(f"{files}; no trial was complete, and so there is none to train with", results)
     else:
-        shown.print(" ".join(result.verdict.sentences()), soft_wrap=True, markup=False)
+        print_line(" ".join(result.verdict.sentences()), results)
+        print_line(files, results)
+        number = int(result.verdict.chosen.name)
         config = shlex.quote(str(folder.best))
-        where += (
-            f"\ntrain with the settings of trial {int(result.verdict.chosen.name)}: amcl pretrain "
+        print_line(
+            f"train with the settings of trial {number}: amcl pretrain --config {config}", results
         )
-        where += f"--config {config}"
-    if (left := options.trials - len(result.records)) > 0:
-        where += f"\n{left} of {options.trials} trials are running in other processes"
-    shown.print(where, soft_wrap=True, markup=False)
+    if (running := options.trials - len(result.records)) > 0:
+        print_line(f"{running} of {options.trials} trials are running in other processes", results)

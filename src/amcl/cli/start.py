@@ -1,19 +1,19 @@
-"""Where the settings of a run start from: a recipe, a file, or another run."""
+"""Settings that a run starts from: those of a recipe, a file, or another run."""
 
 import argparse
-import difflib
 import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from amcl import recipes
 from amcl.backbones import load_backbone
 from amcl.checkpoints.run_folder import RunFolder
-from amcl.config import Config
+from amcl.cli.options import no_such_choice, read_options
+from amcl.config import PLACEHOLDER, Config
 from amcl.config.fields import differing, with_values
 from amcl.config.options import values_of
 from amcl.config.rules import check_used
@@ -23,12 +23,18 @@ from amcl.temperature.settings import schemes_with
 from amcl.training.fit import at_length
 
 Number = TypeVar("Number", int, float)
+S = TypeVar("S", bound="Start")
 Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
+
+_PEEKED = (
+    "recipe config resume data init out storage study method temperature "
+    "epochs mae-epochs warmup-epochs batch-size queue"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What every command that trains takes."""
+    """Options of every command that trains."""
 
     recipe: str | None = None
     """Start from a recipe: `amcl recipes` lists them."""
@@ -47,29 +53,67 @@ class Start:
     settings: Settings = field(default_factory=Config)
 
 
-def base_config(args: Sequence[str], known: Config | None = None) -> Config:
-    """What all options default to, by those that say where to start and how long to train.
+def read_training_options(
+    kind: type[S],
+    args: Sequence[str],
+    base: Config,
+    *,
+    command: str,
+    description: str,
+    **defaults: Any,
+) -> S:
+    """Read the options of a command that trains.
 
-    `known`: the settings of what is resumed, which no option may change.
+    Args:
+        kind: Dataclass of the options.
+        args: Words behind the name of the command.
+        base: Settings that options change.
+        command: The command, such as "amcl sweep".
+        description: Text of its help.
+        defaults: Values of other options that are left out.
+
+    Returns:
+        The options.
+    """
+    default = kind(method=base.method.name, settings=base, **defaults)
+    return read_options(kind, args, command=command, description=description, default=default)
+
+
+def base_config(args: Sequence[str], stored: Config | None = None) -> Config:
+    """Return the settings that options change, by those about the start and the length of a run.
+
+    Args:
+        args: Words of the command line.
+        stored: Settings of a run or study that exists, which no option may change; a recipe or a
+            file takes their place.
+
+    Returns:
+        The settings of the recipe, file, run or data set that is named.
+
+    Raises:
+        ValueError: Options about the start contradict each other.
+
+    Example:
+        >>> base_config(["--data", "cifar10", "--method", "moco"]).method.heads
+        3
     """
     start = peek(args)
-    chosen = [name for name in ("recipe", "config", "resume") if getattr(start, name)]
-    if len(chosen) > 1:
-        both = " and ".join(f"--{name}" for name in chosen)
+    sources = [name for name in ("recipe", "config", "resume") if getattr(start, name)]
+    if len(sources) > 1:
+        both = " and ".join(f"--{name}" for name in sources)
         raise ValueError(f"{both} both say where to start: give one of them.")
-    if start.plain and (start.resume or known is not None):
-        source = f"--resume {start.resume}" if start.resume else f"--out {start.out}"
+    if start.plain and (start.resume or stored is not None):
+        source = f"--resume {start.resume}" if start.resume else _stored_in(start, args)
         raise ValueError(f"--plain would change the settings of {source}: leave it out.")
-    goes_on = bool(start.resume) or (known is not None and not chosen)
-    base = known if known is not None and not chosen else _plain(_chosen(start), start)
-    if (chosen or known) and start.method not in (None, base.method.name):
-        given = f"--{chosen[0]}" if chosen else f"--out {start.out}"
+    base = stored if stored is not None and not sources else _plain(_source_config(start), start)
+    if (sources or stored) and start.method not in (None, base.method.name):
+        source = f"--{sources[0]}" if sources else _stored_in(start, args)
         raise ValueError(
-            f"--method {start.method} does not go with {given}, which is of "
+            f"--method {start.method} does not go with {source}, which is of "
             f"{base.method.name}: leave one out."
         )
-    if goes_on:
-        _check_kept(start, base)
+    if start.resume or base is stored:
+        _check_same_temperature(start, base)
         return base
     base = _with_temperature(base, start)
     base = _for_length(base, start)
@@ -78,24 +122,36 @@ def base_config(args: Sequence[str], known: Config | None = None) -> Config:
     return replace(base, run=replace(base.run, fit=fit or None))
 
 
+def _stored_in(start: argparse.Namespace, args: Sequence[str]) -> str:
+    """Return the words that name a stored configuration: --out, or the run before all options."""
+    return f"--out {start.out}" if start.out else args[0]
+
+
 def length_notes(args: Sequence[str]) -> list[str]:
-    """What the length of a new run has changed in the settings that it starts from."""
+    """Return notes on settings that were changed to suit the length of a new run.
+
+    Args:
+        args: Words of the command line.
+
+    Returns:
+        A sentence for each change.
+    """
     start = peek(args)
     if start.resume or not (start.epochs or start.mae_epochs):
         return []
-    before = _plain(_chosen(start), start)
-    after = _for_length(before, start)
-    notes, old, new = [], before.optimizer.warmup_epochs, after.optimizer.warmup_epochs
-    if new != old and start.warmup_epochs is None:
-        notes.append(
-            f"the warm-up is shortened from {old:g} to {new:g} epochs, to suit the length of the "
-            "run (--warmup-epochs sets it)"
-        )
-    return notes
+    before = _plain(_source_config(start), start)
+    old = before.optimizer.warmup_epochs
+    new = _for_length(before, start).optimizer.warmup_epochs
+    if new == old or start.warmup_epochs is not None:
+        return []
+    return [
+        f"the warm-up is shortened from {old:g} to {new:g} epochs, to suit the length of the run "
+        "(--warmup-epochs sets it)"
+    ]
 
 
-def _chosen(start: argparse.Namespace) -> Config:
-    """The settings of the run, file, recipe, backbone or data set that is named."""
+def _source_config(start: argparse.Namespace) -> Config:
+    """Return the settings of the run, file, recipe, backbone or data set that is named."""
     if start.resume:
         return RunFolder(Path(start.resume)).read_config()
     if start.config:
@@ -103,7 +159,9 @@ def _chosen(start: argparse.Namespace) -> Config:
     if start.recipe:
         return recipes.recipe(start.recipe)
     if start.init:
-        config = _after(Path(start.init).expanduser(), start.data, start.method or "simclr")
+        config = _with_backbone_of(
+            Path(start.init).expanduser(), start.data, start.method or "simclr"
+        )
     else:
         config = recipes.default(start.data or "builtin", start.method or "simclr")
     return recipes.with_amcl(config) if config.method.has_heads else config
@@ -133,7 +191,7 @@ def _with_temperature(config: Config, start: argparse.Namespace) -> Config:
     return with_values(config, {"temperature": start.temperature})
 
 
-def _check_kept(start: argparse.Namespace, config: Config) -> None:
+def _check_same_temperature(start: argparse.Namespace, config: Config) -> None:
     """Raise an error if --temperature would change the scheme of a run that is resumed."""
     current = values_of(config).get("temperature")
     if start.temperature not in (None, current):
@@ -144,8 +202,9 @@ def _check_kept(start: argparse.Namespace, config: Config) -> None:
 
 
 def _for_length(base: Config, start: argparse.Namespace) -> Config:
-    """The settings for as many epochs as are typed; an error if a typed warm-up is as long."""
-    epochs, mae_epochs = _number(start.epochs, int), _number(start.mae_epochs, int)
+    """Return the settings for the epochs that are typed; an error if the warm-up is as long."""
+    epochs = _number(start.epochs, int)
+    mae_epochs = _number(start.mae_epochs, int)
     warmup = _number(start.warmup_epochs, float)
     lengths = {"--epochs": epochs or base.run.epochs, "--mae-epochs": mae_epochs}
     for option, length in lengths.items():
@@ -167,7 +226,7 @@ def _fits(config: Config) -> tuple[str, ...]:
 
 
 def _number(text: str | None, kind: type[Number]) -> Number | None:
-    """A typed number above 0; None if it is none, which is told when options are parsed."""
+    """Return a typed number; None if it is no number above 0, an error when options are read."""
     try:
         number = kind(text or 0)
     except ValueError:
@@ -176,83 +235,88 @@ def _number(text: str | None, kind: type[Number]) -> Number | None:
 
 
 def require_images(config: Config) -> None:
-    """Raise an error where a recipe for folders has not been told which."""
-    if config.data.source == "FOLDER":
+    """Raise an error if the settings are of a recipe for folders and no folder is named."""
+    if config.data.source == PLACEHOLDER:
         raise ValueError("name the folder of images: --data FOLDER.")
 
 
 def refuse_unused(
     starts: Sequence[tuple[Config, Config]], args: Sequence[str], varied: Collection[str] = ()
 ) -> None:
-    """Raise an error where options, or a hand-written file, set what all these runs would ignore.
+    """Raise an error if options or a hand-written file set fields that all runs would ignore.
 
-    `starts` are the defaults and the settings of runs, several of which a grid may start from;
-    `varied` are the fields in which runs differ from each other beyond that.
+    Args:
+        starts: Defaults and settings of runs; a grid may have several.
+        args: Words of the command line.
+        varied: Names of fields in which runs differ beyond that.
     """
     runs = [settings for _, settings in starts]
     typed = [name for base, settings in starts for name in differing(base, settings)]
     check_used(runs, dict.fromkeys(typed), varied=varied)
     if file := peek(args).config:
-        given = [name for name in _by_hand(file, starts[0][0]) if name not in typed]
-        check_used(runs, given, varied=varied, where=file)
+        names = [name for name in _written_by_hand(file, starts[0][0]) if name not in typed]
+        check_used(runs, names, varied=varied, where=file)
 
 
-def _by_hand(file: str, config: Config) -> list[str]:
-    """The fields of those sections that name few: files that a run or recipe wrote name all."""
-    given = []
+def _written_by_hand(file: str, config: Config) -> list[str]:
+    """Return the fields of sections that have few: files that a run or recipe wrote have all."""
+    names = []
     for section, table in tomllib.loads(Path(file).read_text(encoding="utf-8")).items():
         if 2 * len(table) < len(fields(getattr(config, section))):
-            given += [name for name in table if name != "name"]
-    return given
+            names += [name for name in table if name != "name"]
+    return names
 
 
-def _after(init: Path, data: str | None, method: str) -> Config:
-    """Where a run starts that begins with another's backbone: its network, and its images."""
-    given, run = load_backbone(init), RunFolder(init if init.is_dir() else init.parent)
+def _with_backbone_of(init: Path, data: str | None, method: str) -> Config:
+    """Return the settings of a run that starts with the network, and the images, of another."""
+    backbone = load_backbone(init)
+    run = RunFolder(init if init.is_dir() else init.parent)
     before = run.read_config() if run.config.is_file() else None
     if data is None and before is not None:
         base = replace(recipes.default(before.data.source, method), data=before.data)
     else:
         base = recipes.default(data or "builtin", method)
-        base = replace(base, data=replace(base.data, image_size=given.image_size))
-    # What its features are is for the method to say; the weights are the same.
-    return replace(base, backbone=replace(given.settings, pool=base.backbone.pool))
+        base = replace(base, data=replace(base.data, image_size=backbone.image_size))
+    # The method decides how features are pooled; the weights are the same.
+    return replace(base, backbone=replace(backbone.settings, pool=base.backbone.pool))
 
 
 def peek(args: Sequence[str]) -> argparse.Namespace:
-    """The options that decide what all others default to."""
+    """Read the options that decide the defaults of all others.
+
+    Args:
+        args: Words of the command line.
+
+    Returns:
+        Their texts; None for those that are left out.
+    """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    for name in ("recipe", "config", "resume", "data", "init", "out", "storage", "study"):
-        parser.add_argument(f"--{name}", nargs="?")
-    for name in ("epochs", "mae-epochs", "warmup-epochs", "batch-size", "queue"):
-        parser.add_argument(f"--{name}", f"--{name.replace('-', '_')}", nargs="?")
-    for name in ("method", "temperature"):
-        parser.add_argument(f"--{name}", nargs="?")
+    for name in _PEEKED.split():
+        spellings = dict.fromkeys((f"--{name}", f"--{name.replace('-', '_')}"))
+        parser.add_argument(*spellings, nargs="?")
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--grid", nargs="*")
     options, _ = parser.parse_known_args(args)
     for name, names in (("method", method_names), ("temperature", temperature_names)):
-        if getattr(options, name) is not None:
-            _check_choice(f"--{name}", getattr(options, name), names())
+        value = getattr(options, name)
+        if value is not None and value not in names():
+            raise ValueError(no_such_choice(f"--{name}", value, names()))
     return options
-
-
-def _check_choice(option: str, name: str, names: Sequence[str]) -> None:
-    """Raise an error, with the nearest name, if an option has no such choice."""
-    if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"{option} has no choice {name!r}: {hint}Choose from {', '.join(names)}.")
 
 
 def split_schemes(args: Sequence[str], config: Config) -> tuple[list[str], dict[str, str]]:
     """Separate options of temperature schemes other than that of a configuration.
 
+    Args:
+        args: Words of the command line.
+        config: The configuration.
+
     Returns:
         All other words, and the texts of these options by name.
 
-    >>> split_schemes(["--beta", "0.3", "--tau", "0.2"], Config())
-    (['--tau', '0.2'], {'beta': '0.3'})
+    Example:
+        >>> split_schemes(["--beta", "0.3", "--tau", "0.2"], Config())
+        (['--tau', '0.2'], {'beta': '0.3'})
     """
     words: list[str] = []
     texts: dict[str, str] = {}

@@ -4,14 +4,21 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
-from amcl.cli.options import read_options
-from amcl.cli.pretrain import attempt
-from amcl.cli.start import Start, base_config, peek, refuse_unused, require_images, split_schemes
-from amcl.cli.tables import results_console
+from amcl.cli.command import command
+from amcl.cli.output import print_line, results_console
+from amcl.cli.start import (
+    Start,
+    base_config,
+    peek,
+    read_training_options,
+    refuse_unused,
+    require_images,
+    split_schemes,
+)
 from amcl.config import Config
 from amcl.config.fields import differing, effective, on_machine, value_from, with_values
 from amcl.errors import RunError
@@ -22,7 +29,7 @@ from amcl.sweep.evaluate import Split
 from amcl.sweep.grid import BASES
 from amcl.sweep.table import table
 from amcl.temperature.settings import schemes_with
-from amcl.training.display import console, log_to_console
+from amcl.training.display import log_to_console
 
 DESCRIPTION = """Carry out runs over a grid of settings and seeds, each once.
 
@@ -64,43 +71,36 @@ class Options(Start):
     """Name of the sweep in the database; none: that of the folder."""
 
 
-def main(args: list[str]) -> int:
-    """Run the command and return its exit code."""
-    return attempt("amcl sweep", lambda: _sweep(args), "The same command resumes.")
-
-
 def parse(args: list[str]) -> tuple[Options, list[Point]]:
     """Return the options, and the runs that they request."""
-    peeked = peek(args)
+    start = peek(args)
     if sum(word.partition("=")[0] == "--grid" for word in args) > 1:
         raise ValueError("--grid is given twice: write all axes behind one.")
-    axes = axes_of(peeked.grid or ())
-    if both := [name for name in BASES if name in axes and getattr(peeked, name)]:
+    axes = axes_of(start.grid or ())
+    if both := [name for name in BASES if name in axes and getattr(start, name)]:
         raise ValueError(f"--{both[0]} and the axis {both[0]} of the grid: give one of them.")
-    starts: dict[str, Options] = {}
+    options_by_base: dict[tuple[str, ...], Options] = {}
     bases: list[Config] = []
     of_schemes: dict[str, str] = {}  # options of schemes that only some of the runs have
 
-    def options_of(start: Mapping[str, str]) -> Options:
-        chosen = [word for name, text in start.items() for word in (f"--{name}", text)]
-        if repr(chosen) not in starts:
-            words = [*args, *chosen]
-            base = base_config(words)
-            words, texts = split_schemes(words, base)
+    def settings_of(base_texts: Mapping[str, str]) -> Config:
+        added = tuple(word for name, text in base_texts.items() for word in (f"--{name}", text))
+        if added not in options_by_base:
+            base = base_config([*args, *added])
+            words, texts = split_schemes([*args, *added], base)
             of_schemes.update(texts)
             bases.append(base)
-            starts[repr(chosen)] = _options(words, base)
-            require_images(starts[repr(chosen)].settings)
-        return starts[repr(chosen)]
+            options_by_base[added] = _options(words, base)
+            require_images(options_by_base[added].settings)
+        return options_by_base[added].settings
 
     if not axes:
-        folder = SweepFolder(Path(peeked.out or ""), peeked.storage or "", peeked.study)
+        folder = SweepFolder(Path(start.out or ""), start.storage or "", start.study)
         return _stored(args, folder)
-    points = grid(lambda start: options_of(start).settings, axes)
-    points = _with_options(points, of_schemes)
-    settings = [options.settings for options in starts.values()]
+    points = _with_options(grid(settings_of, axes), of_schemes)
+    settings = [options.settings for options in options_by_base.values()]
     refuse_unused(list(zip(bases, settings, strict=True)), args, axes)
-    return next(iter(starts.values())), points
+    return next(iter(options_by_base.values())), points
 
 
 def _with_options(points: list[Point], texts: Mapping[str, str]) -> list[Point]:
@@ -126,7 +126,7 @@ def _stored(args: list[str], folder: SweepFolder) -> tuple[Options, list[Point]]
     points = folder.read_points() if folder.exists() else []
     base = points[0].config if points else None
     protocols, split = folder.read_protocols() if points else ((), "validation")
-    options = _options(args, base_config(args, base), protocols, split)
+    options = _options(args, base_config(args, base), protocols=protocols, split=split)
     if base is None:
         raise ValueError(
             f"there is no sweep in {folder.path} to resume: say what the runs of a new one differ "
@@ -140,32 +140,24 @@ def _stored(args: list[str], folder: SweepFolder) -> tuple[Options, list[Point]]
     return options, [replace(p, config=on_machine(p.config, options.settings)) for p in points]
 
 
-def _options(
-    args: list[str],
-    base: Config,
-    protocols: tuple[str, ...] = (),
-    split: Split = "validation",
-) -> Options:
-    return read_options(
+def _options(args: list[str], base: Config, **defaults: Any) -> Options:
+    return read_training_options(
         Options,
         args,
+        base,
         command="amcl sweep",
         description=DESCRIPTION,
-        default=Options(
-            out=tyro.MISSING,
-            method=base.method.name,
-            settings=base,
-            protocols=protocols,
-            split=split,
-        ),
+        out=tyro.MISSING,
+        **defaults,
     )
 
 
-def _sweep(args: list[str]) -> None:
+@command("amcl sweep", "The same command resumes.")
+def main(args: list[str]) -> None:
+    """Run the command."""
     options, points = parse(args)
     log_to_console(logging.ERROR)
-    count = f"{len(points)} run{'s' * (len(points) > 1)}"
-    console.print(f"{count} in {options.out}", soft_wrap=True, markup=False)
+    print_line(f"{len(points)} run{'s' * (len(points) > 1)} in {options.out}")
     records = sweep(
         points,
         options.out,
@@ -175,13 +167,11 @@ def _sweep(args: list[str]) -> None:
         again=options.again,
         storage=options.storage,
         study=options.study,
-        tell=lambda line: console.print(line, soft_wrap=True, markup=False),
+        tell=print_line,
     )
-    shown = results_console()
-    shown.print(table(records).to_terminal(shown.width))
-    shown.print(
-        f"the whole table is in {options.out}: runs.csv, table.md", soft_wrap=True, markup=False
-    )
+    results = results_console()
+    results.print(table(records).to_terminal(results.width))
+    print_line(f"the whole table is in {options.out}: runs.csv, table.md", results)
     if records and all(record.status not in MEASURED for record in records):
         raise RunError(
             "not one run came to its end: see the reasons above or in runs.csv. --again takes "

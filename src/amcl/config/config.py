@@ -1,4 +1,4 @@
-"""The whole of a run in one typed, readable configuration, and its TOML form."""
+"""Configuration of a run, and its TOML form."""
 
 import os
 import tomllib
@@ -22,7 +22,22 @@ from amcl.views import ViewSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A run of pre-training, whole."""
+    """Configuration of a run of pre-training.
+
+    Args:
+        data: Images to train on.
+        views: Random views of images.
+        backbone: Network that is trained.
+        method: Method, with its heads, temperature and loss.
+        optimizer: Optimizer, learning rate and its schedule.
+        run: Length, batches, probes and checkpoints.
+        hardware: Devices and precision.
+
+    Example:
+        >>> config = Config(run=RunSettings(epochs=5))
+        >>> Config.from_toml(config.to_toml()) == config
+        True
+    """
 
     data: DataSettings = field(default_factory=DataSettings)
     views: ViewSettings = field(default_factory=ViewSettings)
@@ -50,12 +65,27 @@ class Config:
         return self.method.num_negatives(self.run.batch_size // self.run.accumulate)
 
     def to_toml(self) -> str:
-        """This configuration as TOML; fields that are None are left out."""
+        """Return the configuration as TOML; fields that are None are left out."""
         return tomli_w.dumps(to_table(self))
 
     @staticmethod
     def from_toml(text: str, where: str = "the configuration") -> "Config":
-        """Read what `to_toml` wrote, or a person: what is left out has its default."""
+        """Read a configuration that `to_toml` or a person wrote.
+
+        Args:
+            text: Text in TOML. Settings that it leaves out have their defaults.
+            where: File of the text, for errors.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: The text is no TOML, or a section, a name or a value is wrong.
+
+        Example:
+            >>> Config.from_toml("[run]\\nepochs = 5").run.epochs
+            5
+        """
         try:
             tables = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
@@ -68,7 +98,7 @@ class Config:
             if not isinstance(table, dict):
                 raise ValueError(f"{where}: {name} must be a section [{name}], got {table!r}.")
             if name == "method":
-                values[name] = _method(table, where)
+                values[name] = _read_method(table, where)
             else:
                 values[name] = from_table(sections[name], table, f"{where}: [{name}]")
         try:
@@ -78,7 +108,17 @@ class Config:
 
     @staticmethod
     def from_file(path: str | os.PathLike[str]) -> "Config":
-        """Read a configuration file."""
+        """Read a configuration file, such as `config.toml` of a run.
+
+        Args:
+            path: The file.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            ValueError: There is no such file, or its content is wrong.
+        """
         path = Path(path)
         if not path.is_file():
             raise ValueError(f"there is no configuration file {path}.")
@@ -89,19 +129,20 @@ class Config:
         return Config.from_toml(text, str(path))
 
 
-def _method(table: Mapping[str, Any], where: str) -> Any:
-    """Read the section of the method."""
+def _read_method(table: Mapping[str, Any], where: str) -> Any:
+    """Return the settings of a method from its section."""
+    section = f"{where}: [method]"
     values = dict(table)
-    name = values.pop("name", "simclr")
-    _check_name(name, method_names(), f"{where}: [method]")
+    name = _pop_name(values, "simclr", method_names(), section)
     temperature = values.pop("temperature", None)
-    settings: Any = from_table(settings_class(name), values, f"{where}: [method]")
-    return settings if temperature is None else _with_temperature(settings, temperature, where)
+    settings = from_table(settings_class(name), values, section)
+    if temperature is None:
+        return settings
+    return _read_temperature(settings, temperature, f"{where}: [method.temperature]")
 
 
-def _with_temperature(settings: Any, temperature: Any, where: str) -> Any:
-    """Read the section of the temperature into the settings of a method."""
-    where = f"{where}: [method.temperature]"
+def _read_temperature(settings: Any, temperature: Any, where: str) -> Any:
+    """Return the settings of a method with the temperature scheme of its section."""
     if not settings.has_heads:
         raise ValueError(f"{where}: {settings.name} has no heads, and so no temperature.")
     if not isinstance(temperature, dict):
@@ -110,8 +151,7 @@ def _with_temperature(settings: Any, temperature: Any, where: str) -> Any:
             f"{temperature!r}."
         )
     values = dict(temperature)
-    scheme = values.pop("name", settings.temperature.name)
-    _check_name(scheme, temperature_names(), where)
+    scheme = _pop_name(values, settings.temperature.name, temperature_names(), where)
     try:
         settings = settings.with_temperature(scheme)
     except ValueError as error:
@@ -119,6 +159,9 @@ def _with_temperature(settings: Any, temperature: Any, where: str) -> Any:
     return replace(settings, temperature=from_table(settings.temperature, values, where))
 
 
-def _check_name(name: object, names: tuple[str, ...], where: str) -> None:
+def _pop_name(values: dict[str, Any], default: str, names: tuple[str, ...], where: str) -> str:
+    """Remove the name from the values of a section and return it; an error if it is unknown."""
+    name = values.pop("name", default)
     if name not in names:
         raise ValueError(unknown(f"{where} has name = {name!r}", str(name), names))
+    return str(name)

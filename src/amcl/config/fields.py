@@ -3,10 +3,19 @@
 import typing
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from amcl.config.config import Config
-from amcl.config.options import RANGE, TEMPERATURE, Effect, settings_of, table_of, values_of
+from amcl.config.options import (
+    RANGE,
+    RANGE_BOUNDS,
+    TEMPERATURE,
+    Effect,
+    settings_of,
+    table_of,
+    values_of,
+)
 from amcl.config.rules import broken_rule, rules_of, usual_values
 from amcl.config.toml import typed, unknown
 from amcl.losses.forms import find_form
@@ -16,64 +25,111 @@ Values = dict[str, Any]
 
 
 def effect_of(section: str, name: str) -> Effect:
-    """Return what a setting has an effect on: learning, measuring alone, or neither.
+    """Return the effect of a setting: on learning, on measuring alone, or none.
 
-    >>> effect_of("method", "heads"), effect_of("run", "probe_every"), effect_of("run", "log_every")
-    ('learning', 'measuring', 'none')
+    Args:
+        section: Section of the setting, such as "run".
+        name: Name of the setting in the section.
+
+    Returns:
+        "learning", "measuring" or "none".
+
+    Example:
+        >>> effect_of("method", "heads"), effect_of("run", "probe_every")
+        ('learning', 'measuring')
+        >>> effect_of("run", "log_every")
+        'none'
     """
-    effects = {(s.section, s.field): s.effect for s in settings_of(Config()).values()}
-    return effects.get((section, name), "learning")
+    return _effects().get((section, name), "learning")
 
 
 def without_effect(section: str) -> list[str]:
-    """Return the settings of a section that neither change what is learned nor what is measured.
+    """Return the settings of a section that change neither what is learned nor what is measured.
 
-    >>> without_effect("data")
-    ['data_root', 'memory', 'workers']
+    Args:
+        section: Name of the section.
+
+    Returns:
+        Names of the settings in the section.
+
+    Example:
+        >>> without_effect("data")
+        ['data_root', 'memory', 'workers']
     """
-    settings = settings_of(Config()).values()
-    return [s.field for s in settings if (s.section, s.effect) == (section, "none")]
+    return [name for (of, name), effect in _effects().items() if (of, effect) == (section, "none")]
+
+
+@cache
+def _effects() -> dict[tuple[str, str], Effect]:
+    """Return the effects of settings by section and name."""
+    return {(s.section, s.field): s.effect for s in settings_of(Config()).values()}
 
 
 def field_name(config: Config, name: str) -> str:
-    """Return the name of a setting as the configuration spells it.
+    """Return the name of a setting with underscores and without dashes in front.
+
+    Args:
+        config: The configuration that has the setting.
+        name: Name of the setting, which may be spelled as an option.
+
+    Returns:
+        The name.
 
     Raises:
         ValueError: There is no such setting; the message has the nearest name.
 
-    >>> field_name(Config(), "batch-size"), field_name(Config(), "eta")
-    ('batch_size', 'eta')
+    Example:
+        >>> field_name(Config(), "--batch-size"), field_name(Config(), "eta")
+        ('batch_size', 'eta')
     """
     plain = name.strip().removeprefix("--").replace("-", "_")
-    if not is_field(config, plain):
-        given = f"{config.method.name} is asked for a setting {name!r}"
-        raise ValueError(unknown(given, plain, _varied(config)))
+    names = _varied(config)
+    if plain not in names:
+        problem = f"{config.method.name} is asked for a setting {name!r}"
+        raise ValueError(unknown(problem, plain, names))
     return plain
 
 
 def is_field(config: Config, name: str) -> bool:
-    """Return whether the configuration has a setting of this name that runs may differ in."""
+    """Return whether a configuration has a setting that runs may differ in.
+
+    Args:
+        config: The configuration.
+        name: Name of the setting.
+    """
     return name in _varied(config)
 
 
-def kinds(config: Config, name: str) -> Any:
-    """Return the type that a setting declares."""
-    return settings_of(config)[name].hint
-
-
 def is_number(config: Config, name: str) -> type[int] | type[float] | None:
-    """Return int or float where a setting takes a range of numbers."""
-    hint = kinds(config, name)
+    """Return int or float if a setting takes a range of numbers, else None.
+
+    Args:
+        config: The configuration that has the setting.
+        name: Name of the setting.
+
+    Example:
+        >>> is_number(Config(), "heads"), is_number(Config(), "form")
+        (<class 'int'>, None)
+    """
+    hint = settings_of(config)[name].hint
     args = (hint, *typing.get_args(hint)) if typing.get_origin(hint) is not tuple else ()
     return float if float in args else int if int in args else None
 
 
 def value_of(config: Config, name: str) -> Any:
-    """Return the value of a setting; None where the temperature scheme does not have it.
+    """Return the value of a setting; None if the temperature scheme does not have it.
 
-    >>> from amcl.recipes import recipe
-    >>> round(value_of(recipe("cifar10-moco-amcl"), "iota"), 3)
-    0.1
+    Args:
+        config: The configuration.
+        name: Name of the setting; `eta` and `iota` are the paper's names of the range of τ.
+
+    Returns:
+        The value.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> round(value_of(recipe("cifar10-moco-amcl"), "iota"), 3)
+        0.1
     """
     if name not in RANGE:
         return values_of(config).get(name)
@@ -88,10 +144,20 @@ def value_of(config: Config, name: str) -> Any:
 def value_from(config: Config, name: str, text: str) -> Any:
     """Return a value from the way it is typed behind an option: `0.1`, `512 128`, `none`.
 
-    >>> value_from(Config(), "projector", "512 128"), value_from(Config(), "top_k", "none")
-    ((512, 128), None)
+    Args:
+        config: The configuration that has the setting.
+        name: Name of the setting.
+        text: Text of the value.
+
+    Returns:
+        The value, in the type that the setting declares.
+
+    Example:
+        >>> value_from(Config(), "projector", "512 128"), value_from(Config(), "top_k", "none")
+        ((512, 128), None)
     """
-    hint, text = kinds(config, name), text.strip()
+    hint = settings_of(config)[name].hint
+    text = text.strip()
     if text == "none" and type(None) in typing.get_args(hint):
         return None
     several = typing.get_origin(hint) is tuple
@@ -109,11 +175,22 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
 
     Another temperature scheme keeps the values that it shares with the current one.
 
-    >>> changed = with_values(Config(), {"temperature": "adaptive", "eta": 0.2, "epochs": 5})
-    >>> changed.method.temperature.tau_lower, changed.method.temperature.tau_upper
-    (0.2, 0.3)
-    >>> changed.run.epochs
-    5
+    Args:
+        config: The configuration.
+        values: New values by the names of settings.
+
+    Returns:
+        The changed configuration.
+
+    Raises:
+        ValueError: A value is wrong, or the temperature scheme does not have the setting.
+
+    Example:
+        >>> changed = with_values(Config(), {"temperature": "adaptive", "eta": 0.2, "epochs": 5})
+        >>> changed.method.temperature.tau_lower, changed.method.temperature.tau_upper
+        (0.2, 0.3)
+        >>> changed.run.epochs
+        5
     """
     one_spelling(values)
     _check_scheme(config, values)
@@ -147,11 +224,11 @@ def _replaced(config: Config, values: Mapping[str, Any]) -> Config:
     method: Any = config.method
     if "temperature" in values:
         method = method.with_temperature(values["temperature"])
+    settings = settings_of(config)
     tables: dict[str, Values] = {}
     for name, value in values.items():
-        setting = settings_of(config)[name]
         if name != "temperature":
-            tables.setdefault(setting.section, {})[setting.field] = value
+            tables.setdefault(settings[name].section, {})[settings[name].field] = value
     if scheme := tables.pop(TEMPERATURE, None):
         method = replace(method, temperature=replace(method.temperature, **scheme))
     method = replace(method, **tables.pop("method", {}))
@@ -160,56 +237,123 @@ def _replaced(config: Config, values: Mapping[str, Any]) -> Config:
 
 
 def one_spelling(names: Collection[str]) -> None:
-    """Raise an error where the range of τ is given both as (η, ι) and by its bounds."""
-    given = [name for name in RANGE if name in names]
-    if given and (both := [name for name in ("tau_lower", "tau_upper") if name in names]):
+    """Raise an error if the range of τ is set both as (η, ι) and by its bounds.
+
+    Args:
+        names: Names of the settings that are set.
+    """
+    spellings = [[name for name in spelling if name in names] for spelling in (RANGE, RANGE_BOUNDS)]
+    if all(spellings):
+        first, second = (" and ".join(spelling) for spelling in spellings)
         raise ValueError(
-            f"{' and '.join(given)} and {' and '.join(both)} are two spellings of one range: "
-            "give (eta, iota) or (tau_lower, tau_upper)."
+            f"{first} and {second} are two spellings of one range: give (eta, iota) or "
+            "(tau_lower, tau_upper)."
         )
 
 
 def effective(config: Config, values: Mapping[str, Any]) -> Values:
     """Return those values that have an effect: softmax has no κ, a constant temperature no β.
 
-    >>> effective(Config(), {"form": "softmax", "top_k": 50, "beta": 1.0})
-    {'form': 'softmax'}
+    Args:
+        config: The configuration that has the other values.
+        values: Values by the names of settings.
+
+    Returns:
+        Some of the values.
+
+    Example:
+        >>> effective(Config(), {"form": "softmax", "top_k": 50, "beta": 1.0})
+        {'form': 'softmax'}
     """
     return {name: value for name, value in values.items() if has_effect(config, name, values)}
 
 
 def has_effect(config: Config, name: str, values: Mapping[str, Any]) -> bool:
-    """Return whether a setting changes anything, given the values of others."""
+    """Return whether a setting has an effect.
+
+    Args:
+        config: The configuration.
+        name: Name of the setting.
+        values: Values of other settings, in place of those of the configuration.
+
+    Example:
+        >>> (
+        ...     has_effect(Config(), "beta", {}),
+        ...     has_effect(Config(), "beta", {"temperature": "adaptive"}),
+        ... )
+        (False, True)
+    """
     return broken_rule(rules_of(config), {**usual_values(config), **values}, name) is None
 
 
 def differing(first: Config, second: Config) -> list[str]:
-    """Return the settings in which two runs would learn something else, hardware not included.
+    """Return the settings that both configurations have and that differ, those with an effect.
 
-    >>> differing(Config(), with_values(Config(), {"tau": 0.5, "workers": 0}))
-    ['tau']
+    Args:
+        first: A configuration.
+        second: Another one.
+
+    Returns:
+        Names of the settings; "method" alone where the methods differ.
+
+    Example:
+        >>> differing(Config(), with_values(Config(), {"tau": 0.5, "workers": 0}))
+        ['tau']
     """
     if type(first.method) is not type(second.method):
         return ["method"]
-    values, others = values_of(first), values_of(second)
+    values = values_of(first)
+    others = values_of(second)
     return [
         name
-        for name in _varied(first)
+        for name, setting in settings_of(first).items()
+        if setting.section != "hardware" and setting.effect != "none"
         if name in values and name in others and values[name] != others[name]
-        if settings_of(first)[name].effect != "none"
     ]
+
+
+def changes(base: Config, config: Config) -> Values:
+    """Return the values that turn a configuration into another, as `with_values` takes them.
+
+    Where the temperature schemes differ, settings are compared with those that `base` would have
+    with the other scheme.
+
+    Args:
+        base: A configuration.
+        config: Another configuration of the same method.
+
+    Returns:
+        The values by name, without hardware and other settings that have no effect.
+
+    Example:
+        >>> changes(Config(), with_values(Config(), {"temperature": "adaptive", "beta": 0.5}))
+        {'beta': 0.5, 'temperature': 'adaptive'}
+    """
+    names = set(differing(base, config))
+    if "temperature" in names:
+        scheme = value_of(config, "temperature")
+        names |= set(differing(with_values(base, {"temperature": scheme}), config))
+    return {name: value for name, value in values_of(config).items() if name in names}
 
 
 def on_machine(config: Config, other: Config) -> Config:
     """Return the configuration with the hardware and the location of images of another.
 
-    >>> other = Config(run=replace(Config().run, epochs=5), data=replace(Config().data, workers=7))
-    >>> moved = on_machine(Config(), other)
-    >>> moved.data.workers, moved.run == Config().run
-    (7, True)
+    Args:
+        config: The configuration.
+        other: A configuration for the machine.
+
+    Returns:
+        The changed configuration, with which a run learns the same.
+
+    Example:
+        >>> other = with_values(Config(), {"epochs": 5, "workers": 7})
+        >>> moved = on_machine(Config(), other)
+        >>> moved.data.workers, moved.run == Config().run
+        (7, True)
     """
-    free = {name: getattr(other.data, name) for name in without_effect("data")}
-    return replace(config, hardware=other.hardware, data=replace(config.data, **free))
+    location = {name: getattr(other.data, name) for name in without_effect("data")}
+    return replace(config, hardware=other.hardware, data=replace(config.data, **location))
 
 
 def _varied(config: Config) -> list[str]:
@@ -220,8 +364,15 @@ def _varied(config: Config) -> list[str]:
 def spelled(value: Any) -> str:
     """Return a value as `value_from` reads it.
 
-    >>> spelled((512, 128)), spelled(1e-05), spelled(True), spelled(None)
-    ('512 128', '1e-05', 'true', 'none')
+    Args:
+        value: Value of a setting.
+
+    Returns:
+        The text.
+
+    Example:
+        >>> spelled((512, 128)), spelled(1e-05), spelled(True), spelled(None)
+        ('512 128', '1e-05', 'true', 'none')
     """
     if isinstance(value, tuple):
         return " ".join(map(spelled, value))

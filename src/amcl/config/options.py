@@ -12,6 +12,8 @@ Effect = Literal["learning", "measuring", "none"]
 
 RANGE = ("eta", "iota")
 """The paper's spelling of the range of τ: tau_lower, and tau_upper − tau_lower."""
+RANGE_BOUNDS = ("tau_lower", "tau_upper")
+"""Settings of temperature schemes for the range of τ."""
 TEMPERATURE = "method.temperature"
 
 
@@ -31,21 +33,27 @@ class Setting(NamedTuple):
 def settings_of(config: Config) -> dict[str, Setting]:
     """Return all settings of a configuration by the names of their options.
 
-    Settings of all temperature schemes are among them, and the paper's `eta` and `iota`.
+    Args:
+        config: The configuration.
 
-    >>> settings_of(Config())["data"].field, settings_of(Config())["beta"].section
-    ('source', 'method.temperature')
+    Returns:
+        The settings, with those of all temperature schemes and the paper's `eta` and `iota` if the
+        method has heads.
+
+    Example:
+        >>> settings_of(Config())["data"].field, settings_of(Config())["beta"].section
+        ('source', 'method.temperature')
     """
     settings: dict[str, Setting] = {}
     for section in dataclasses.fields(config):
-        cls = type(getattr(config, section.name))
-        settings |= _of_class(cls, section.name)  # type: ignore[arg-type]
+        cls: Any = type(getattr(config, section.name))
+        settings |= _of_class(cls, section.name)
     if config.method.has_heads:
         schemes = temperature_names()
         settings["temperature"] = Setting("method", "temperature", Literal[schemes], "learning")
         for name in schemes:
-            scheme = _of_class(temperature_settings(name), TEMPERATURE)  # type: ignore[arg-type]
-            settings = scheme | settings
+            scheme: Any = temperature_settings(name)
+            settings = _of_class(scheme, TEMPERATURE) | settings
         settings |= {name: Setting(TEMPERATURE, name, float, "learning") for name in RANGE}
     return settings
 
@@ -53,9 +61,16 @@ def settings_of(config: Config) -> dict[str, Setting]:
 def values_of(config: Config) -> dict[str, Any]:
     """Return the values of all settings by the names of their options.
 
-    >>> values = values_of(Config())
-    >>> values["temperature"], values["tau"], "beta" in values
-    ('constant', 0.1, False)
+    Args:
+        config: The configuration.
+
+    Returns:
+        The values. Settings of other temperature schemes are not among them.
+
+    Example:
+        >>> values = values_of(Config())
+        >>> values["temperature"], values["tau"], "beta" in values
+        ('constant', 0.1, False)
     """
     values = {}
     for name, setting in settings_of(config).items():
@@ -77,10 +92,14 @@ def table_of(config: Config, section: str) -> Any:
 
 @cache
 def option_names() -> dict[str, str]:
-    """Return the names of options that differ from those of their settings, by section and name.
+    """Return the names of options that differ from those of their settings.
 
-    >>> option_names()["optimizer.name"], option_names()["method.temperature.name"]
-    ('optimizer', 'temperature')
+    Returns:
+        Names of options by section and name of the setting.
+
+    Example:
+        >>> option_names()["optimizer.name"], option_names()["method.temperature.name"]
+        ('optimizer', 'temperature')
     """
     renamed = {
         f"{setting.section}.{setting.field}": name
@@ -96,7 +115,8 @@ def _of_class(cls: Any, section: str) -> dict[str, Setting]:
     hints = typing.get_type_hints(cls, include_extras=True)
     settings = {}
     for field in dataclasses.fields(cls):
-        hint, name = hints[field.name], field.name
+        hint = hints[field.name]
+        name = field.name
         if typing.get_origin(hint) is typing.Annotated:
             hint, *marks = typing.get_args(hint)
             name = next((mark.name for mark in marks if getattr(mark, "name", None)), name)

@@ -13,7 +13,14 @@ from amcl.temperature.settings import field_names, schemes_with
 
 
 def rules_of(config: Config) -> tuple[Rule, ...]:
-    """Return the rules that the settings of a configuration declare, those of all schemes too."""
+    """Return the rules that the settings of a configuration declare.
+
+    Args:
+        config: The configuration.
+
+    Returns:
+        The rules, with those of all temperature schemes if the method has heads.
+    """
     rules = [
         rule
         for section in dataclasses.fields(config)
@@ -42,6 +49,7 @@ def _declared(cls: type) -> list[Rule]:
 
 
 def _membership(name: str, field: str) -> Rule:
+    """Return the rule of a setting that some of the temperature schemes have."""
     return Rule(
         fields=(name,),
         depends=("temperature",),
@@ -60,10 +68,17 @@ def _within(scheme: str, rule: Rule) -> Rule:
 
 
 def usual_values(config: Config) -> dict[str, Any]:
-    """Return all values of a configuration, and defaults of what its scheme does not have.
+    """Return the values of a configuration, and defaults of settings that its scheme lacks.
 
-    >>> usual_values(Config())["beta"]
-    0.1
+    Args:
+        config: The configuration.
+
+    Returns:
+        Values by the names of settings.
+
+    Example:
+        >>> usual_values(Config())["beta"]
+        0.1
     """
     defaults: dict[str, Any] = {}
     if config.method.has_heads:
@@ -76,14 +91,23 @@ def usual_values(config: Config) -> dict[str, Any]:
 def broken_rule(
     rules: Sequence[Rule], values: Values, name: str, varied: Collection[str] = ()
 ) -> Rule | None:
-    """Return the rule by which a run with these values ignores the field, if there is one.
+    """Return the rule by which a run ignores a setting, if there is one.
 
-    What depends on a field that is `varied` may be used in some runs.
+    Args:
+        rules: Rules of the configuration.
+        values: Values of its settings by name.
+        name: Name of the setting.
+        varied: Names of settings that differ between runs; rules that depend on them are not
+            broken, since some of the runs may use the setting.
 
-    >>> config = Config()
-    >>> broken_rule(rules_of(config), usual_values(config), "beta").belongs
-    '--temperature adaptive, adaptive-negative, adaptive-positive, first-head'
-    >>> broken_rule(rules_of(config), usual_values(config), "tau")
+    Returns:
+        The first rule that is broken, or None.
+
+    Example:
+        >>> config = Config()
+        >>> broken_rule(rules_of(config), usual_values(config), "beta").belongs
+        '--temperature adaptive, adaptive-negative, adaptive-positive, first-head'
+        >>> broken_rule(rules_of(config), usual_values(config), "tau")
     """
     for rule in rules:
         decided = all(other in values and other not in varied for other in rule.depends)
@@ -93,10 +117,18 @@ def broken_rule(
 
 
 def conditions(config: Config, names: Collection[str]) -> set[str]:
-    """Return the settings that decide whether some of these are used.
+    """Return the settings on which it depends whether others have an effect.
 
-    >>> conditions(Config(), ["top_k", "lr"])
-    {'form'}
+    Args:
+        config: The configuration.
+        names: Names of the other settings.
+
+    Returns:
+        Names of settings.
+
+    Example:
+        >>> conditions(Config(), ["top_k", "lr"])
+        {'form'}
     """
     return {
         other
@@ -108,43 +140,45 @@ def conditions(config: Config, names: Collection[str]) -> set[str]:
 
 def check_used(
     configs: Sequence[Config],
-    given: Collection[str],
+    names: Collection[str],
     *,
     varied: Collection[str] = (),
     where: str = "",
 ) -> None:
-    """Raise an error if all of the runs ignore fields that a user gave them.
+    """Raise an error if all of the runs ignore settings that a user set.
 
-    `varied` are other fields in which runs differ, as those of a grid do. `where` is the file that
-    gave the fields; none: the command line.
+    Args:
+        configs: Configurations of the runs.
+        names: Names of the settings that the user set.
+        varied: Names of other settings in which the runs differ, as those of a grid do.
+        where: File that has the settings; the default is the command line.
     """
-    values = usual_values(configs[0])
-    broken: dict[str, list[str]] = {}
-    for name in given:
-        broken_by = [
-            broken_rule(rules_of(config), usual_values(config), name, varied) for config in configs
-        ]
-        if (rule := broken_by[0]) is None or None in broken_by:
+    runs = [(rules_of(config), usual_values(config)) for config in configs]
+    values = runs[0][1]
+    ignored: dict[str, list[str]] = {}  # settings by the reason
+    for name in names:
+        broken = [broken_rule(rules, of_run, name, varied) for rules, of_run in runs]
+        if (rule := broken[0]) is None or None in broken:
             continue
-        has = " ".join(_option(other, values[other]) for other in _reasons(rule, values))
-        broken.setdefault(f"{rule.belongs}: this run has {has}.", []).append(
+        current = " ".join(_option(other, values[other]) for other in _reasons(rule, values))
+        ignored.setdefault(f"{rule.belongs}: this run has {current}.", []).append(
             f"{name} = {values[name]!r}" if where else _option(name, values[name])
         )
-    if broken:
+    if ignored:
         sentences = [
-            f"{' and '.join(names)} belong{'s' * (len(names) == 1)} to {rest}"
-            for rest, names in broken.items()
+            f"{' and '.join(options)} belong{'s' * (len(options) == 1)} to {reason}"
+            for reason, options in ignored.items()
         ]
         raise ValueError(f"{where}: {' '.join(sentences)}" if where else " ".join(sentences))
 
 
 def _reasons(rule: Rule, values: Values) -> list[str]:
-    """The fields whose values break a rule, as far as they say anything."""
+    """Return the settings whose values break a rule, without those that are None."""
     return [name for name in rule.depends if name not in rule.fields and values[name] is not None]
 
 
 def _option(name: str, value: Any) -> str:
-    """A field and its value as they are typed.
+    """Return a setting and its value as they are typed.
 
     >>> _option("tau_lower", 0.05), _option("phi_gradient", False), _option("jitter", (0.4, 0.1))
     ('--tau-lower 0.05', '--no-phi-gradient', '--jitter 0.4 0.1')

@@ -74,7 +74,7 @@ class DataSettings:
 
     @property
     def name(self) -> str:
-        """The data set for people: of a folder, the last part of its path."""
+        """Name of the data set; of a folder, the last part of its path."""
         return Path(self.source).name or self.source
 
 
@@ -229,6 +229,10 @@ class OptimizerSettings:
         return lr_factor(epoch, epochs, self.warmup_epochs, self.schedule, self.final_lr)
 
     def peak_rate(self, batch_size: int) -> float:
-        """The learning rate at the end of the warm-up."""
+        """Return the learning rate at the end of the warm-up.
+
+        Args:
+            batch_size: Number of images of a step.
+        """
         scale = {"none": 1.0, "linear": batch_size / 256, "sqrt": math.sqrt(batch_size / 256)}
         return self.lr * scale[self.lr_scaling]

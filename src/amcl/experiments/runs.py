@@ -10,7 +10,7 @@ from amcl.analysis import PairSample, PairSettings, sample_of_run, separations, 
 from amcl.checkpoints.evaluations import read_results
 from amcl.checkpoints.run_folder import read_metrics
 from amcl.config import Config, HardwareSettings
-from amcl.config.fields import differing, spelled, value_of, with_values
+from amcl.config.fields import changes, spelled, with_values
 from amcl.data import has_test_split
 from amcl.errors import Interrupted, RunError
 from amcl.evaluation import FewLabelsSettings, find_protocol
@@ -56,11 +56,10 @@ class SharedRuns:
 
     def point(self, config: Config, seed: int) -> Point:
         """Return the run of a configuration and a seed."""
-        base = self.base_of(config)
         values = {"data": config.data.name, "method": config.method.name}
         values |= {
-            name: spelled(value_of(config, name))
-            for name in differing(base, config)
+            name: spelled(value)
+            for name, value in changes(self.base_of(config), config).items()
             if name not in (*values, "seed")
         }
         values["seed"] = str(seed)

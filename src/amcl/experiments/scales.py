@@ -16,6 +16,7 @@ from amcl.evaluation import (
 )
 from amcl.methods import MethodSettings
 from amcl.recipes import default
+from amcl.temperature import ConstantSettings
 
 ScaleName = Literal["smoke", "cpu", "paper"]
 
@@ -72,10 +73,14 @@ def _smoke(config: Config) -> Config:
 
 
 _TUNED: dict[str, tuple[float, dict[str, Any]]] = {
-    "simclr": (0.008, {"tau": 0.1, "projector_last_norm": "plain"}),
+    "simclr": (0.008, {"temperature": ConstantSettings(tau=0.1), "projector_last_norm": "plain"}),
     "moco": (
         0.004,
-        {"tau": 0.2, "queue": 1024, "projector_last_norm": "plain"},
+        {
+            "temperature": ConstantSettings(tau=0.2),
+            "queue": 1024,
+            "projector_last_norm": "plain",
+        },
     ),
     "simsiam": (
         0.002,

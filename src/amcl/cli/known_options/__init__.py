@@ -1,4 +1,4 @@
-"""The options of each command, as lists: a mistyped one is answered before anything is imported.
+"""Lists of the options of each command: a mistyped one is answered before anything is imported.
 
 The files are the promise of the command line to users' scripts: a test compares them with what the
 commands take, and AMCL_FREEZE=1 writes them anew.
@@ -6,7 +6,7 @@ commands take, and AMCL_FREEZE=1 writes them anew.
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -21,10 +21,10 @@ _PAPER = ("--eta", "--iota")  # names of the paper, which a command answers by i
 
 
 def mistyped(command: str, args: Sequence[str]) -> str:
-    """Return what is wrong with the first option that no command has; empty if there is none.
+    """Return a message about the first option that no command has; empty if there is none.
 
-    What is an option of another command or method is left to the command, which knows more, and so
-    are all options of methods and protocols that other packages bring.
+    Options of another command or method are left to the command, which knows more, and so are all
+    options of methods and protocols of other packages.
 
     Args:
         command: Name of the command.
@@ -54,10 +54,27 @@ def mistyped(command: str, args: Sequence[str]) -> str:
         if dot and section not in sections:  # perhaps of a protocol that another package brings
             continue
         if re.match(r"--[a-zA-Z]", word) and word not in every:
-            near = difflib.get_close_matches(word, _read(file), n=3)
-            hint = f"did you mean {', '.join(near)}?" if near else "--help lists them."
-            return f"there is no option {word}: {hint}"
+            return no_such_option(word, _read(file))
     return ""
+
+
+def no_such_option(name: str, options: Collection[str]) -> str:
+    """Return the message for an option that a command does not have.
+
+    Args:
+        name: The option as it was typed.
+        options: Options of the command.
+
+    Returns:
+        A sentence with the nearest options.
+
+    Example:
+        >>> no_such_option("--epoch", ["--epochs", "--seed"])
+        'there is no option --epoch: did you mean --epochs?'
+    """
+    near = difflib.get_close_matches(name, options, n=3)
+    hint = f"did you mean {', '.join(near)}?" if near else "--help lists them."
+    return f"there is no option {name}: {hint}"
 
 
 def _read(path: Path) -> list[str]:
