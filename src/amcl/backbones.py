@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 import torch
 import tyro
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from amcl.settings import choose, positive_number, whole_number
+from amcl.tensor_files import read_safetensors
 
 Stem = Literal["auto", "small", "standard"]
 Pool = Literal["auto", "mean"]
@@ -256,40 +256,6 @@ def backbone_of(
     backbone.load(tensors, where)
     backbone.normalization = (tuple(mean), tuple(std))
     return backbone.eval()
-
-
-def read_metadata(file: Path) -> dict[str, Any] | None:
-    """Return the metadata that amcl wrote into a file, without reading the tensors.
-
-    Args:
-        file: A safetensors file.
-
-    Returns:
-        Image size, normalization, network and progress; None if others wrote the file.
-    """
-    with _open_safetensors(file) as stored:
-        return _metadata(stored)
-
-
-def read_safetensors(file: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any] | None]:
-    """Return the tensors of a file, and its metadata as in `read_metadata`."""
-    with _open_safetensors(file) as stored:
-        tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-        return tensors, _metadata(stored)
-
-
-@contextmanager
-def _open_safetensors(file: Path) -> Iterator[Any]:
-    try:
-        with safe_open(file, "pt") as stored:
-            yield stored
-    except SafetensorError as error:
-        raise ValueError(f"{file} is no safetensors file, or damaged: {error}.") from error
-
-
-def _metadata(stored: Any) -> dict[str, Any] | None:
-    metadata: dict[str, Any] | None = json.loads((stored.metadata() or {}).get("amcl", "null"))
-    return metadata
 
 
 @contextmanager

@@ -20,17 +20,23 @@ def environment() -> dict[str, Any]:
 
     Passwords and keys in the command are hidden.
     """
-    packages: dict[str, str | None] = {}
-    for name in _PACKAGES:
-        try:
-            packages[name] = version(name)
-        except PackageNotFoundError:
-            packages[name] = None
     return {
         "command": redact_command(sys.argv),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "packages": packages,
+        "packages": {name: _version(name) for name in _PACKAGES},
         "threads": torch.get_num_threads(),
         "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
     }
+
+
+def amcl_version() -> str | None:
+    """Return the version of this package; None if it is imported without being installed."""
+    return _version("amcl-torch")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -3,15 +3,24 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
+_UNFINISHED = re.compile(r"\..+\.\d+\.writing")
+
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write; it gets its name at the end, and an error leaves nothing behind."""
+def whole_file(path: Path, older: Sequence[Path] = ()) -> Iterator[IO[bytes]]:
+    """Open a file to write; it gets its name at the end, and an error leaves nothing behind.
+
+    Args:
+        path: The file.
+        older: Names that earlier files move along to, the newest first, before the new one takes
+            its name. The last of them is replaced.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
     try:
@@ -19,6 +28,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        for source, target in reversed(list(pairwise([path, *older]))):
+            if source.exists():
+                source.replace(target)
         temporary.replace(path)
         _sync_folder(path.parent)
     except OSError as error:  # raised again with the path that the caller gave
@@ -36,8 +48,14 @@ def is_free(path: Path, *allowed: str) -> bool:
     """
     if not path.is_dir():
         return not path.exists()
-    leftover = re.compile(r"\..+\.\d+\.writing")
-    return all(leftover.fullmatch(entry.name) or entry.name in allowed for entry in path.iterdir())
+    return all(_UNFINISHED.fullmatch(e.name) or e.name in allowed for e in path.iterdir())
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove the unfinished files that killed processes left in a folder."""
+    for path in folder.iterdir():
+        if _UNFINISHED.fullmatch(path.name):
+            path.unlink(missing_ok=True)
 
 
 def free_path(path: Path) -> Path:

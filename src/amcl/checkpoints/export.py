@@ -161,7 +161,7 @@ def _write_method(path: Path, model: LoadedModel) -> None:
             "checkpoint itself, or leave the heads out with --no-heads."
         )
     metadata: dict[str, Any] = {"config": saved.config.to_toml(), **model.metadata()}
-    save_tensors(path, saved.state, {"amcl": json.dumps(metadata)})
+    save_tensors(path, saved.state, metadata)
 
 
 def _move(

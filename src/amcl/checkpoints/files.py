@@ -1,44 +1,86 @@
-"""Checkpoint files: written whole or not at all, and read without running code in them."""
+"""Checkpoint files: whole or not there, with a checksum, read without running code in them.
 
-import json
+A checkpoint is what `torch.save` writes, a ZIP archive, whose comment has the SHA-256 of all bytes
+before it.
+"""
+
+import hashlib
+import os
 import re
 import shutil
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import torch
-from safetensors.torch import save as safetensors_bytes
 from torch.serialization import safe_globals
 
 from amcl.backbones import Backbone
 from amcl.errors import RunError, first_line
 from amcl.files import whole_file
+from amcl.tensor_files import tensor_bytes
 
-FORMAT = 1
+FORMAT = 2
+_LABEL = b"amcl-sha256:"
+_COMMENT = len(_LABEL) + hashlib.sha256().digest_size * 2
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write a checkpoint so that `path` always holds a whole one: the old or the new."""
+def save_checkpoint(path: Path, state: dict[str, Any], keep: int = 1) -> None:
+    """Write a checkpoint so that `path` always holds a whole one: the old or the new.
+
+    Args:
+        path: The file.
+        state: Tensors and plain values.
+        keep: Number of checkpoints to keep. Earlier ones are called ``last-1.pt``, ``last-2.pt``, …
+            beside ``last.pt``.
+    """
     previous = "the checkpoint before it is untouched" if path.exists() else "there is none yet"
-    with _writing(path, f"; {previous}") as file:
-        torch.save({"format": FORMAT, **state}, file)
+    with _writing(path, f"; {previous}", older_checkpoints(path, keep)) as file:
+        writer = _HashingWriter(file)
+        torch.save({"format": FORMAT, **state}, writer)  # type: ignore[arg-type]
+        file.seek(-2, os.SEEK_END)  # the length of the comment, which ends the archive
+        file.write(_COMMENT.to_bytes(2, "little"))
+        file.write(_LABEL + writer.sha256.hexdigest().encode())
+
+
+def older_checkpoints(path: Path, keep: int) -> list[Path]:
+    """Return the names of earlier checkpoints, the newest first.
+
+    >>> [older.name for older in older_checkpoints(Path("last.pt"), 3)]
+    ['last-1.pt', 'last-2.pt']
+    """
+    return [path.with_name(f"{path.stem}-{age}{path.suffix}") for age in range(1, keep)]
+
+
+class _HashingWriter:
+    """A file that is written to, and the SHA-256 of what was."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file = file
+        self.sha256 = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        self.sha256.update(data)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
 
 
 @contextmanager
-def _writing(path: Path, previous: str = "") -> Iterator[IO[bytes]]:
+def _writing(path: Path, previous: str = "", older: Sequence[Path] = ()) -> Iterator[IO[bytes]]:
     """Open a file that is written whole or not at all; an error says what became of the old one."""
     try:
-        with whole_file(path) as file:
+        with whole_file(path, older) as file:
             yield file
     except (OSError, RuntimeError) as error:  # torch wraps a full disk in a RuntimeError
         raise RunError(f"could not write {path} ({error}){previous}. Is the disk full?") from error
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint of a run."""
+    """Read a checkpoint of a run; an error if it is missing, damaged or of another version."""
     if not path.is_file():
         raise RunError(f"there is no checkpoint {path}: the run had not saved one yet.")
     state: dict[str, Any] = read_safely(path)
@@ -46,10 +88,29 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     return state
 
 
+def _is_whole(path: Path) -> bool:
+    """Return whether a file of `save_checkpoint` matches its checksum; False for others."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - _COMMENT, 0))
+        comment = file.read()
+        file.seek(0)
+        sha256 = hashlib.sha256()
+        left = size - _COMMENT - 2
+        while left > 0:
+            block = file.read(min(left, 1 << 20))
+            sha256.update(block)
+            left -= len(block)
+        sha256.update(bytes(2))  # the length of the comment was 0 when the checksum was made
+    return comment == _LABEL + sha256.hexdigest().encode()
+
+
 def check_format(path: Path, state: Any) -> None:
     """Raise an error unless this is a checkpoint of this version."""
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise RunError(f"{path} is not a checkpoint of this version of amcl.")
+    if not _is_whole(path):
+        raise RunError(f"{path} is damaged: it does not match its checksum.")
 
 
 def read_safely(path: Path) -> Any:
@@ -70,15 +131,12 @@ def keep_checkpoint(path: Path, name: str) -> None:
         shutil.copyfileobj(source, file)
 
 
-def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
-    """Write tensors for other tools (safetensors), whole or not at all."""
-    plain = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
+def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[str, Any]) -> None:
+    """Write tensors for other tools (safetensors) with metadata, whole or not at all."""
     with _writing(path) as file:
-        file.write(safetensors_bytes(plain, metadata))
+        file.write(tensor_bytes(tensors, metadata))
 
 
 def export_backbone(path: Path, backbone: Backbone, metadata: dict[str, Any]) -> None:
-    """Write a backbone for other tools, with timm's keys and one entry of metadata."""
-    # One entry: safetensors writes several in any order, and equal runs should be equal files.
-    values = json.dumps({**metadata, **backbone.metadata()})
-    save_tensors(path, backbone.network.state_dict(), {"amcl": values})
+    """Write a backbone for other tools, with timm's keys and what is needed to make it again."""
+    save_tensors(path, backbone.network.state_dict(), {**metadata, **backbone.metadata()})

@@ -16,12 +16,12 @@ from amcl.backbones import (
     Pool,
     Stem,
     own_randomness,
-    read_safetensors,
 )
 from amcl.checkpoints.card import model_card
 from amcl.checkpoints.files import export_backbone
 from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.data.images import Rgb
+from amcl.tensor_files import read_safetensors
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD
 
 WEIGHTS = "model.safetensors"

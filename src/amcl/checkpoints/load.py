@@ -14,7 +14,6 @@ from amcl.backbones import (
     Stem,
     backbone_of,
     own_randomness,
-    read_safetensors,
     unknown_model,
 )
 from amcl.checkpoints.files import read_safely
@@ -31,6 +30,7 @@ from amcl.data.images import Rgb
 from amcl.errors import first_line
 from amcl.seeds import seed_of
 from amcl.settings import non_negative, positive_number
+from amcl.tensor_files import read_safetensors
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD
 
 ENDINGS = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".tar")

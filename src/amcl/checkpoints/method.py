@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amcl.backbones import Backbone, backbone_of, own_randomness, read_safetensors
+from amcl.backbones import Backbone, backbone_of, own_randomness
 from amcl.checkpoints.files import check_format, read_safely
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.checkpoints.weights import Table
 from amcl.config import Config
 from amcl.errors import RunError
 from amcl.methods import Method, make_method
+from amcl.tensor_files import read_safetensors
 
 _NETWORK = "backbone.network."  # prefix of the network in the state dict of a method
 

@@ -6,15 +6,15 @@ import logging
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from safetensors import SafetensorError, safe_open
-
+from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
 from amcl.config.fields import without_effect
 from amcl.environment import environment
 from amcl.errors import RunError
-from amcl.files import is_free, write_text
+from amcl.files import is_free, remove_unfinished, write_text
+from amcl.tensor_files import read_metadata
 
 logger = logging.getLogger("amcl")
 
@@ -100,50 +100,72 @@ class RunFolder:
             raise RunError(f"could not make the run folder {self.path}: {error}.") from error
 
     def is_finished(self, epochs: int) -> bool:
-        """Return whether the trained backbone is here, and is that of at least these epochs."""
+        """Return whether the trained backbone is here, and is that of these epochs.
+
+        Without a checkpoint it may be of more: there is nothing that could be resumed.
+        """
         if not self.backbone.is_file():
             return False
         try:
-            with safe_open(self.backbone, "pt") as file:
-                metadata = json.loads((file.metadata() or {})["amcl"])
-            return bool(metadata["epoch"] >= epochs)
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            trained = (read_metadata(self.backbone) or {})["epoch"]
+            return bool(
+                trained >= epochs if self.newest_checkpoint() is None else trained == epochs
+            )
+        except (KeyError, TypeError, ValueError) as error:
             raise RunError(f"{self.backbone} is damaged: {error}.") from error
 
+    def checkpoints(self) -> list[Path]:
+        """Return all checkpoints, the newest first: the last ones, then those that are kept."""
+        folder = self.checkpoint.parent
+        last = {_number(path.stem, "last-"): path for path in folder.glob("last-*.pt")}
+        kept = {-_number(path.stem, "epoch-"): path for path in folder.glob("epoch-*.pt")}
+        newest = [self.checkpoint] if self.checkpoint.is_file() else []
+        older = [paths[key] for paths in (last, kept) for key in sorted(paths)]
+        return newest + [path for path in older if _number(path.stem, "last-", "epoch-") >= 0]
+
     def newest_checkpoint(self) -> Path | None:
-        """Return the last checkpoint, or else the newest that was kept; None without any."""
-        if self.checkpoint.is_file():
-            return self.checkpoint
-        paths = self.checkpoint.parent.glob("epoch-*.pt")
-        epochs = {int(path.stem[6:]): path for path in paths if path.stem[6:].isdigit()}
-        return epochs[max(epochs)] if epochs else None
+        """Return the newest checkpoint; None without any."""
+        return next(iter(self.checkpoints()), None)
 
-    def find_checkpoint(self) -> Path | None:
-        """Return the checkpoint that the run resumes from.
+    def load_checkpoint(self) -> "Resumed | None":
+        """Read the newest checkpoint that is whole.
 
-        It is None where the run was stopped before it wrote one, and an error where they are lost.
+        Returns:
+            The checkpoint; None where the run was stopped before it wrote one.
+
+        Raises:
+            RunError: All checkpoints are lost or damaged.
         """
-        if newest := self.newest_checkpoint():
-            return newest
+        damaged: list[str] = []
+        for path in self.checkpoints():
+            try:
+                return Resumed(path, load_checkpoint(path), tuple(damaged))
+            except RunError as error:
+                damaged.append(str(error))
         trained = self.metrics.is_file() and self.metrics.stat().st_size > 0
-        if trained or self.backbone.exists():
-            command = f"amcl pretrain --config {shlex.quote(str(self.config))}"
-            if self.backbone.exists():
-                command += f" --init {shlex.quote(str(self.path))}"
-            raise RunError(
-                f"the checkpoints of {self.path} are gone, so the run cannot be resumed. Put "
-                f"{self.checkpoint} back, or start a new run with the same settings: {command}"
-            )
-        return None
+        if not damaged and not trained and not self.backbone.exists():
+            return None
+        command = f"amcl pretrain --config {shlex.quote(str(self.config))}"
+        if self.backbone.exists():
+            command += f" --init {shlex.quote(str(self.path))}"
+        reason = " ".join(damaged) or f"the checkpoints of {self.path} are gone."
+        raise RunError(
+            f"{reason} The run cannot be resumed. Put {self.checkpoint} back, or start a new run "
+            f"with the same settings: {command}"
+        )
 
-    def log_source(self, checkpoint: Path | None) -> None:
+    def log_source(self, resumed: "Resumed | None") -> None:
         """Log what a run is resumed from, where that is not its last checkpoint."""
-        if checkpoint is None:
+        if resumed is None:
             logger.info("the run has no checkpoint yet: it starts from step 0")
-        elif checkpoint != self.checkpoint:
+            return
+        for message in resumed.damaged:
+            logger.warning(message)
+        if resumed.path != self.checkpoint:
+            reason = "" if resumed.damaged else f"{self.checkpoint} is missing: "
             logger.warning(
-                "%s is missing: the run is resumed from %s, the newest checkpoint that was kept",
-                *(self.checkpoint, checkpoint.name),
+                "%sthe run is resumed from %s, the newest checkpoint that is whole",
+                *(reason, resumed.path.name),
             )
 
     def open(self, step: int, stored: Config | None = None, config: Config | None = None) -> None:
@@ -162,6 +184,8 @@ class RunFolder:
         except OSError as error:
             self._lock.close()
             raise RunError(f"another process is training in {self.path} now.") from error
+        for folder in (self.path, self.checkpoint.parent):
+            remove_unfinished(folder)
         self._drop_metrics_after(step)
         self._metrics = self.metrics.open("a", encoding="utf-8")
         self._handler = logging.FileHandler(self.log, encoding="utf-8")
@@ -218,6 +242,21 @@ class RunFolder:
                 break
             lines.append(line + "\n")
         write_text(self.metrics, "".join(lines))
+
+
+class Resumed(NamedTuple):
+    """A checkpoint that a run resumes from."""
+
+    path: Path
+    state: dict[str, Any]
+    damaged: tuple[str, ...]
+    """Messages on newer checkpoints that are damaged."""
+
+
+def _number(stem: str, *prefixes: str) -> int:
+    """Return the number at the end of a file's name; −1 if it has none."""
+    digits = next((stem.removeprefix(p) for p in prefixes if stem.startswith(p)), "")
+    return int(digits) if digits.isdigit() else -1
 
 
 def read_metrics(run: str | Path) -> list[dict[str, Any]]:

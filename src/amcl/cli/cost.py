@@ -18,7 +18,6 @@ from amcl.analysis.cost import (
     measure_in_turns,
     rows,
 )
-from amcl.backbones import read_metadata
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.cli.command import command
 from amcl.cli.output import check_new_json, results_console, write_json
@@ -33,6 +32,7 @@ from amcl.cli.start import (
 from amcl.config import Config
 from amcl.environment import environment
 from amcl.settings import whole_number
+from amcl.tensor_files import read_metadata
 from amcl.training.display import console
 from amcl.training.start import first_stage
 

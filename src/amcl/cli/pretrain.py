@@ -6,6 +6,9 @@ import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro
 
 from amcl.cli.cautions import cautions
 from amcl.cli.command import command
@@ -57,6 +60,8 @@ class Options(Start):
     resume: Path | None = None
     """Resume the run in this folder. --epochs may make it longer; options of hardware, saving
     and logging may change too, all others may not."""
+    accept_changes: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """With --resume: resume though images, settings or amcl have changed since the checkpoint."""
     out: Path | None = None
     """The run folder, new or empty; none: runs/DATA-METHOD, numbered if it exists."""
 
@@ -67,7 +72,12 @@ def main(args: list[str]) -> None:
     options = parse(args)
     log_to_console()
     if options.resume is not None:
-        pretrain(options.settings, options.resume, resume=True)
+        pretrain(
+            options.settings,
+            options.resume,
+            resume=True,
+            accept_changes=options.accept_changes,
+        )
         return
     for caution in cautions(options.settings):
         logger.warning(caution)
@@ -86,6 +96,8 @@ def parse(args: list[str]) -> Options:
     )
     if options.resume is not None:
         _check_resumable(base, options)
+    elif options.accept_changes:
+        raise ValueError("--accept-changes belongs to --resume RUN: leave it out of a new run.")
     refuse_unused([(base, options.settings)], args)
     require_images(options.settings)
     return options

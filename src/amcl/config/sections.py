@@ -107,6 +107,9 @@ class RunSettings:
     """Minutes between checkpoints within an epoch."""
     keep_every: int = field(default=0, metadata=NO_EFFECT)
     """Epochs between checkpoints that are kept for good; 0: only the newest is kept."""
+    keep_last: int = field(default=2, metadata=NO_EFFECT)
+    """Number of last checkpoints to keep: where the newest is damaged, the run resumes from the one
+    before it."""
     log_every: int = field(default=50, metadata=NO_EFFECT)
     """Steps between lines of metrics."""
     tensorboard: bool = field(default=False, metadata=NO_EFFECT)
@@ -120,6 +123,7 @@ class RunSettings:
         if self.knn_k is not None:
             whole_number("knn_k", self.knn_k, "leave it out to follow the size of classes")
         whole_number("log_every", self.log_every)
+        whole_number("keep_last", self.keep_last)
         non_negative("save_minutes", self.save_minutes, "0 saves after every step")
         non_negative_int("keep_every", self.keep_every, "0 keeps the newest only")
         if self.batch_size % self.accumulate:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amcl.checkpoints.files import export_backbone, load_checkpoint
-from amcl.checkpoints.run_folder import RunFolder
+from amcl.checkpoints.files import export_backbone
+from amcl.checkpoints.run_folder import Resumed, RunFolder
 from amcl.config import Config
 from amcl.data import DataSet, load_dataset
 from amcl.errors import RunError
@@ -30,6 +30,7 @@ from amcl.training.messages import (
 from amcl.training.plan import Plan, counted
 from amcl.training.pretraining_task import OnProbe, PretrainingTask
 from amcl.training.ranks import shared_errors
+from amcl.training.resume import check_unchanged
 from amcl.training.saving import CheckpointPolicy
 from amcl.training.start import first_stage, init_of, method_to_train
 from amcl.training.trackers import open_trackers, require_trackers
@@ -47,6 +48,7 @@ def pretrain(
     out: str | Path,
     *,
     resume: bool = False,
+    accept_changes: bool = False,
     on_probe: OnProbe | None = None,
 ) -> Path:
     """Train a backbone as `config` says and leave it in the run folder `out`.
@@ -58,6 +60,7 @@ def pretrain(
         config: Settings of the run. A resumed run may have other `epochs`, from where it is on.
         out: The run folder, new unless the run is resumed.
         resume: Resume the run that is in the folder.
+        accept_changes: Resume it though images, settings or amcl have changed since the checkpoint.
         on_probe: Function of the metrics of each probe; it may raise an error to end the run.
 
     Returns:
@@ -84,7 +87,7 @@ def pretrain(
     folder = RunFolder(Path(out))
     if not resume:
         folder.check_free()
-    elif not folder.checkpoint.exists() and folder.is_finished(config.run.epochs):
+    elif folder.is_finished(config.run.epochs):
         logger.info(
             "%s has finished its %s: nothing is left to do",
             out,
@@ -104,10 +107,10 @@ def pretrain(
         begin = None if resume else partial(folder.create, config)
         before = first_stage(config)
         if before is not None:
-            _run_first(fabric, before, config, data, folder, begin, stop)
+            _run_first(fabric, before, config, data, folder, begin, stop, accept_changes)
             begin = None
         with closing(folder):
-            _train(fabric, config, data, folder, begin, stop, on_probe)
+            _train(fabric, config, data, folder, begin, stop, accept_changes, on_probe)
     return folder.backbone
 
 
@@ -119,6 +122,7 @@ def _run_first(
     folder: RunFolder,
     begin: Callable[[], None] | None,
     stop: StopRequest,
+    accept_changes: bool,
 ) -> None:
     """Make, or finish, the run that the `second` starts from, inside that one's folder."""
     first = folder.first_stage
@@ -141,7 +145,7 @@ def _run_first(
         )
     scale = fabric.strategy.precision.state_dict()
     with closing(first):
-        _train(fabric, config, data, first, None if began else both, stop)
+        _train(fabric, config, data, first, None if began else both, stop, accept_changes)
     fabric.strategy.precision.load_state_dict(scale)  # the second stage begins as a run alone does
     fabric.barrier()  # the first process has written the backbone that all start from
     if fabric.is_global_zero:
@@ -155,19 +159,22 @@ def _train(
     folder: RunFolder,
     begin: Callable[[], None] | None,
     stop: StopRequest,
+    accept_changes: bool,
     on_probe: OnProbe | None = None,
 ) -> None:
     """Train one run to its end; `begin` makes the folder of a new one."""
     run = config.run
     plan = Plan.of(config, data, fabric)
-    checkpoint = None if begin is not None else folder.find_checkpoint()
-    init = init_of(config, folder) if checkpoint is None else None
+    resumed = None if begin is not None else folder.load_checkpoint()
+    if resumed is not None and fabric.is_global_zero and not accept_changes:
+        check_unchanged(resumed.state, config, data.train, folder)
+    init = init_of(config, folder) if resumed is None else None
     method = method_to_train(config, data.image_size, init)
     watch = Watch(data, run.knn_k) if fabric.is_global_zero else None
     task = PretrainingTask(fabric, config, plan, data, method, watch, on_probe)
     trainer = Trainer(fabric, task)
-    if checkpoint is not None:
-        trainer.load_state_dict(load_checkpoint(checkpoint))
+    if resumed is not None:
+        trainer.load_state_dict(resumed.state)
     saving = CheckpointPolicy(
         trainer,
         folder.checkpoint,
@@ -176,9 +183,12 @@ def _train(
         save_every=run.save_every,
         save_minutes=run.save_minutes,
         keep_every=run.keep_every,
+        keep_last=run.keep_last,
         about=_about(data),
     )
-    _start(trainer, task, folder, begin, checkpoint)
+    _start(trainer, task, folder, begin, resumed)
+    if resumed is not None:
+        saving.resume_from(resumed.path)
     first = fabric.is_global_zero
     with (
         open_trackers(config, folder.path, first) as trackers,
@@ -197,7 +207,7 @@ def _start(
     task: PretrainingTask,
     folder: RunFolder,
     begin: Callable[[], None] | None,
-    checkpoint: Path | None,
+    resumed: Resumed | None,
 ) -> None:
     """Open the run folder, and say what is about to be trained."""
     config, data, plan, step = task.config, task.data, task.plan, trainer.step
@@ -214,7 +224,7 @@ def _start(
         for path, reason in data.unreadable:
             logger.debug("skipped %s: %s", path, reason)
         if begin is None:
-            folder.log_source(checkpoint)
+            folder.log_source(resumed)
         tell_start(config, task.method, plan, step)
         if stored.run.epochs != config.run.epochs:
             tell_new_length(config, plan, step, stored.run.epochs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,11 +12,13 @@ from torch import nn
 
 from amcl.config import Config
 from amcl.data import Batch, DataSet, stream
+from amcl.environment import amcl_version
 from amcl.methods import Drawn, Method
 from amcl.seeds import generator, seed_of
 from amcl.training.log import RunLog
 from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan
+from amcl.training.resume import describe_images
 from amcl.training.task import Task
 from amcl.training.watch import Watch
 from amcl.views import ViewGroups
@@ -154,8 +157,17 @@ class PretrainingTask(Task):
         return [*remedies, "a higher --tau-lower"] if method.adapts else remedies
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the configuration and the state of the method."""
-        return {"config": self.config.to_toml(), "method": self.method.state_dict()}
+        """Return the state of the method, and what a resumed run is compared with."""
+        return {
+            "config": self.config.to_toml(),
+            "images": self._images,
+            "version": amcl_version(),
+            "method": self.method.state_dict(),
+        }
+
+    @cached_property
+    def _images(self) -> dict[str, Any]:
+        return describe_images(self.data.train)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned; the configuration may be another."""

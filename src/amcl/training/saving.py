@@ -26,6 +26,7 @@ class CheckpointPolicy:
         save_every: Number of epochs between checkpoints; epochs of a few seconds share one.
         save_minutes: Minutes between checkpoints within an epoch.
         keep_every: Number of epochs between checkpoints that are kept for good; 0 for none.
+        keep_last: Number of last checkpoints; earlier ones serve where the newest is damaged.
         about: What a model needs to be used without its data set.
     """
 
@@ -39,6 +40,7 @@ class CheckpointPolicy:
         save_every: int = 1,
         save_minutes: float = 10.0,
         keep_every: int = 0,
+        keep_last: int = 1,
         about: dict[str, Any] | None = None,
     ) -> None:
         self.trainer = trainer
@@ -48,6 +50,7 @@ class CheckpointPolicy:
         self.save_every = save_every
         self.save_minutes = save_minutes
         self.keep_every = keep_every
+        self.keep_last = keep_last
         self.about = about or {}
         self._saved = time.monotonic()
 
@@ -61,7 +64,8 @@ class CheckpointPolicy:
         if self.trainer.fabric.is_global_zero:
             self.trainer.task.require_finite()
             if self.path is not None:
-                save_checkpoint(self.path, {**self.trainer.state_dict(), "trained": self.trained()})
+                state = {**self.trainer.state_dict(), "trained": self.trained()}
+                save_checkpoint(self.path, state, self.keep_last)
         self._saved = time.monotonic()
 
     def save_if_due(self, stopped: bool = False) -> None:
@@ -77,8 +81,21 @@ class CheckpointPolicy:
         late = seconds >= 60 * self.save_minutes
         if due or late or keep or stopped or step == task.total:
             self.save()
-            if keep and self.path is not None and self.trainer.fabric.is_global_zero:
-                keep_checkpoint(self.path, f"epoch-{step // task.per_epoch:04d}.pt")
+            self._keep()
+
+    def resume_from(self, path: Path) -> None:
+        """Keep the checkpoint that training is resumed from, if a kill came before that."""
+        if path == self.path:
+            self._keep()
+
+    def _keep(self) -> None:
+        """Copy the last checkpoint, if that of this epoch is to be kept and is not there yet."""
+        task, step = self.trainer.task, self.trainer.step
+        keep = step > 0 and task.ends_epoch(step, self.keep_every)
+        if keep and self.path is not None and self.trainer.fabric.is_global_zero:
+            name = f"epoch-{step // task.per_epoch:04d}.pt"
+            if not self.path.with_name(name).exists():
+                keep_checkpoint(self.path, name)
 
     def describe(self) -> str:
         """Return a sentence on the last checkpoint; nothing where none is written."""

@@ -1,20 +1,18 @@
 """A fine-tuned classifier as a file that holds all that is needed to use it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings, own_randomness
 from amcl.evaluation.finetuning.classifier import classifier
 from amcl.files import whole_file
 from amcl.metrics.features import Transform
+from amcl.tensor_files import read_safetensors, tensor_bytes
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,11 +53,11 @@ def save_classifier(
         ...     load_classifier(path).classes
         ('cat', 'dog')
     """
-    metadata = {"classes": json.dumps(classes), "transform": json.dumps(asdict(transform))}
+    metadata: dict[str, Any] = {"classes": list(classes), "transform": asdict(transform)}
     if isinstance(backbone, Backbone):
-        metadata["network"] = json.dumps(backbone.metadata())
+        metadata["network"] = backbone.metadata()
     with whole_file(path) as file:
-        file.write(save(dict(weights), metadata))
+        file.write(tensor_bytes(weights, metadata))
 
 
 def load_classifier(path: Path) -> SavedClassifier:
@@ -74,26 +72,22 @@ def load_classifier(path: Path) -> SavedClassifier:
     Raises:
         ValueError: The file is damaged, or does not say how it can be used.
     """
-    try:
-        with safe_open(path, "pt") as stored:
-            metadata = stored.metadata() or {}
-            weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ValueError(f"{path} is not a safetensors file, or damaged: {error}.") from error
+    weights, stored = read_safetensors(path)
+    metadata = stored or {}
     missing = [name for name in ("classes", "network", "transform") if name not in metadata]
     if missing:
         raise ValueError(
             f"{path} does not say its {', '.join(missing)}, so it cannot be used to predict: give "
             "a classifier written by `amcl evaluate RUN --protocols finetune` of this version."
         )
-    classes = tuple(json.loads(metadata["classes"]))
-    model = _network(json.loads(metadata["network"]), len(classes))
+    classes = tuple(metadata["classes"])
+    model = _network(metadata["network"], len(classes))
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise ValueError(f"the weights in {path} do not fit its network: {error}") from error
     return SavedClassifier(
-        model=model.eval(), classes=classes, transform=_transform(json.loads(metadata["transform"]))
+        model=model.eval(), classes=classes, transform=_transform(metadata["transform"])
     )
 
 

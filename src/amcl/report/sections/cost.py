@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from statistics import median
 
 from amcl.analysis.cost import cost_of, cost_table, image_size_of
-from amcl.backbones import read_metadata
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.errors import RunError
@@ -14,6 +13,7 @@ from amcl.report.blocks import Block, Note, Paragraph, Section
 from amcl.report.runs import Run
 from amcl.results import Table
 from amcl.results.formatting import MISSING
+from amcl.tensor_files import read_metadata
 
 HOW = (
     "Heads and temperatures are there in training alone: the trained backbone costs the same. The "
