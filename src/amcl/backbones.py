@@ -328,7 +328,8 @@ def _design(settings: BackboneSettings, image_size: int) -> _Design:
     from timm.models.resnet import ResNet
     from timm.models.vision_transformer import VisionTransformer
 
-    name, width = settings.name, settings.width
+    name = settings.name
+    width = settings.width
     published = _published(name)
     small = settings.stem == "small" or (settings.stem == "auto" and image_size <= SMALL)
     if isinstance(published, VisionTransformer):
@@ -389,7 +390,8 @@ def _last_norm(block: nn.Module) -> Any:
 def _vision_transformer(
     settings: BackboneSettings, published: Any, image_size: int, small: bool
 ) -> _Design:
-    name, width = settings.name, settings.width
+    name = settings.name
+    width = settings.width
     embed = published.patch_embed
     default_patch = max(image_size // _PATCHES, 1) if small else embed.patch_size[0]
     patch = settings.patch or default_patch

@@ -14,7 +14,7 @@ from amcl.settings import whole_number
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The first view of image i with the second view of image j."""
+    """A pair of the first view of image i and the second view of image j."""
 
     i: int
     """Index of the image of the first view."""

@@ -82,7 +82,7 @@ class PairSample:
 
     @property
     def positives_differ(self) -> bool:
-        """Whether positive pairs have different temperatures."""
+        """True if positive pairs have different temperatures."""
         if self.tau is None:
             return False
         tau = positives(self.tau)
@@ -166,7 +166,7 @@ def pair_sample(
         **matrices,
         views=outputs.views,
         images=read.pixels,
-        labels=None if labels is None else labels[read.kept],
+        labels=None if labels is None else labels[read.indices],
         classes=classes,
         source=f"{part} images of {data.name}",
         unreadable=read.unreadable,
@@ -184,7 +184,7 @@ class _Read(NamedTuple):
 
     pixels: torch.Tensor  # uint8 (N, 3, H, W)
     shapes: torch.Tensor | None  # (N, 2)
-    kept: torch.Tensor  # their indices in the set
+    indices: torch.Tensor  # in the set
     unreadable: tuple[tuple[str, str], ...]
 
 

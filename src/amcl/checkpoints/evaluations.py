@@ -57,7 +57,7 @@ class Result:
     images: dict[str, Any] = field(default_factory=dict)
     """Numbers of images by split, and their SHA-256."""
     details: dict[str, Any] = field(default_factory=dict)
-    """What the numbers were chosen from, accuracies by class, notes."""
+    """Choices behind the numbers, accuracies by class, notes."""
     shown: list[str] = field(default_factory=list)
     """Names of the settings that are shown beside the numbers."""
     environment: dict[str, Any] = field(default_factory=environment)

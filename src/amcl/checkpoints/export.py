@@ -82,7 +82,7 @@ def export(
 
 @dataclass(frozen=True)
 class _Written:
-    """The content of `export.json`."""
+    """Content of `export.json`."""
 
     run: str
     """Digest of the run."""

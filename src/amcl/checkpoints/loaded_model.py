@@ -34,7 +34,7 @@ class LoadedModel:
     epoch: float | None = None
     """Number of epochs it was trained for."""
     untrained: bool = False
-    """Whether its weights are random."""
+    """True if its weights are random."""
     notes: tuple[str, ...] = ()
     """Choices made on the user's behalf, as sentences."""
 

@@ -51,7 +51,7 @@ class Candidate:
 
     @property
     def description(self) -> str:
-        """The name in a sentence."""
+        """Words for the name, in a sentence."""
         return f"under {self.name!r}" if self.name else "at its top"
 
     @cached_property
@@ -84,7 +84,7 @@ class Candidate:
 
     @property
     def fits(self) -> bool:
-        """Whether all weights of the network are here, in their shapes."""
+        """True if all weights of the network are here, in their shapes."""
         return not self.missing and not self.wrong_shapes
 
     def has_prefix(self, prefix: str) -> bool:

@@ -23,7 +23,7 @@ Model = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """Options about a file of weights or a timm model; a run has all of this in its folder."""
+    """How a file of weights, or a timm model, is to be taken; a run says all this itself."""
 
     backbone: str | None = None
     """The timm model whose weights a file holds."""

@@ -22,16 +22,7 @@ from amcl.views import ViewSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Configuration of a run of pre-training.
-
-    Args:
-        data: Images to train on.
-        views: Random views of images.
-        backbone: Network that is trained.
-        method: Method, with its heads, temperature and loss.
-        optimizer: Optimizer, learning rate and its schedule.
-        run: Length, batches, probes and checkpoints.
-        hardware: Devices and precision.
+    """Configuration of a run of pre-training, a section of settings for each of its parts.
 
     Example:
         >>> config = Config(run=RunSettings(epochs=5))

@@ -111,7 +111,7 @@ class GridScores:
     losses: dict[float, torch.Tensor]
     """Value → cross-entropy."""
     by_loss: bool
-    """Whether the loss chooses: with few images it tells more than the hits."""
+    """True if the loss chooses: with few images it tells more than the hits."""
 
     def choose(self, name: str, grid: Sequence[float]) -> Choice:
         """Return the best value; of equals the largest by loss, the smallest by accuracy.

@@ -152,11 +152,11 @@ class PairLoss(HeadLoss):
         return None
 
     def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:
-        """What the similarities of each anchor are measured from, (C, N, 1); None: from 0."""
+        """Return the level that similarities of an anchor are measured from, (C, N, 1), or None."""
         return None
 
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
-        """The loss of each anchor and head, (C, N), and the pairs that entered it."""
+        """Return the loss of each anchor and head, (C, N), and the pairs that entered it."""
         raise NotImplementedError
 
     def _terms(
@@ -259,7 +259,7 @@ def _slices(length: int, at_most: int) -> list[slice]:
 
 
 class _Blocks(torch.autograd.Function):
-    """The sum of a value over blocks of pairs, which takes each block's gradient at once.
+    """Sum of a value over blocks of pairs, which takes each block's gradient at once.
 
     The results of a block are dropped before the next one starts, so that memory is that of one
     block, and nothing is computed twice. It can be done because blocks are only ever summed.

@@ -8,7 +8,6 @@ import torch
 
 from amcl.backbones import Backbone
 from amcl.losses import CrossCorrelationLoss
-from amcl.methods.base import pair
 from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.methods.registry import register_method
 from amcl.settings import positive_number
@@ -55,6 +54,5 @@ class BarlowTwins(HeadMethod):
         self.scale = settings.loss_scale
 
     def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
-        view0, view1 = pair(views)
-        z0, z1 = self.heads(self.backbone(view0)), self.heads(self.backbone(view1))
+        z0, z1 = self.compared(views)
         return self.scale * self._keep(self.loss(z0, z1, return_stats=watch))

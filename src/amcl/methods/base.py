@@ -1,4 +1,4 @@
-"""The interface of a method: its settings and traits, and what the trainer calls."""
+"""Interface of a method: its settings and traits, and the functions that the trainer calls."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ class MethodSettings:
     network: ClassVar[Literal["resnet", "vit"]] = "resnet"
     """Family of backbones that its recipes use."""
     has_heads: ClassVar[bool] = False
-    """Whether the method has projection heads, and so an AMCL form."""
+    """True for a method with projection heads, which has an AMCL form."""
     has_negatives: ClassVar[bool] = False
-    """Whether the method contrasts each image with other images."""
+    """True for a method that contrasts each image with other images."""
     needs_augmentation: ClassVar[bool] = True
-    """Whether views that are all alike would leave the method nothing to learn."""
+    """True for a method that learns nothing from views that are all alike."""
     multi_crop: ClassVar[bool] = False
-    """Whether the method takes smaller crops behind its views of full size."""
+    """True for a method that takes smaller crops behind its views of full size."""
     fitted: ClassVar[tuple[str, ...]] = ()
     """Settings that are lowered where a data set has few images."""
     lr_option: ClassVar[str] = "--lr"
@@ -60,7 +60,7 @@ class MethodSettings:
         return self.name
 
     def facts(self) -> list[tuple[str, str]]:
-        """Return names and values of what characterizes the method, for tables such as cards."""
+        """Return names and values that characterize the method, for tables such as model cards."""
         return []
 
     def published(self: S) -> S:
@@ -146,7 +146,15 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def draw(self, n: int, generator: torch.Generator) -> Drawn | None:
-        """Draw what the method needs for n images beside their views: masks, noise."""
+        """Draw the random numbers of n images beside their views, such as masks and noise.
+
+        Args:
+            n: Number of images.
+            generator: Generator on the CPU.
+
+        Returns:
+            The numbers; None for a method that needs none.
+        """
         return None
 
     def init_weights(self) -> None:
@@ -177,7 +185,22 @@ class Method(nn.Module):
 
 
 def pair(views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the two views of a method that compares two; an error for another number."""
+    """Return the two views of a method that compares two.
+
+    Args:
+        views: Views of N images, tensors (N, 3, S, S).
+
+    Returns:
+        The first and the second view.
+
+    Raises:
+        ValueError: There are more or fewer than two.
+
+    Example:
+        >>> first, second = pair([torch.zeros(8, 3, 32, 32), torch.ones(8, 3, 32, 32)])
+        >>> second.shape
+        torch.Size([8, 3, 32, 32])
+    """
     if len(views) != 2:
         raise ValueError(
             f"this method compares two views of each image, got {len(views)}: give a list of two "

@@ -97,13 +97,15 @@ class CAN(HeadMethod):
 
         level = self.noise_embedding(sigma.to(images))
         prediction = self.decoder(tokens, masked, level)  # (2N, L, P)
-        settings, patch = self.settings, self.patch
+        settings = self.settings
         terms = {
             "contrast": contrast,
             "reconstruction": F.masked_reconstruction(
-                prediction, settings.targets(images, patch), masked
+                prediction, settings.targets(images, self.patch), masked
             ),
-            "denoising": F.noise_prediction(prediction, settings.targets(noise, patch), masked),
+            "denoising": F.noise_prediction(
+                prediction, settings.targets(noise, self.patch), masked
+            ),
         }
         if watch:
             self.terms = {name: term.detach() for name, term in terms.items()}

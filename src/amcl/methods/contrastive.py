@@ -1,4 +1,4 @@
-"""What SimCLR and MoCo share: the settings of the contrastive loss."""
+"""Settings of the contrastive loss, which SimCLR, MoCo and CAN share."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -64,7 +64,11 @@ class ContrastiveSettings(HeadSettings):
         return math.ceil((self.top_k or 0) / self.views_of_negatives) + 1
 
     def make_loss(self, negatives: Literal["both_views", "other_view"]) -> ContrastiveLoss:
-        """The contrastive loss these settings ask for."""
+        """Make the contrastive loss.
+
+        Args:
+            negatives: Views of other images that are negatives.
+        """
         return ContrastiveLoss(
             **self.loss_settings(),
             form=self.form,

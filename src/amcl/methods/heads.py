@@ -50,7 +50,7 @@ class HeadSettings(MethodSettings):
     signs: ClassVar[tuple[Sign, ...]] = ("positive", "negative")
     """Signs of the pairs, of images or channels, that the loss compares."""
     takes_score: ClassVar[bool] = True
-    """Whether the loss compares outputs of projectors, which may have a further one (TaU)."""
+    """True if the loss compares outputs of projectors, which may have a further one (TaU)."""
     temperature_defaults: ClassVar[Mapping[str, Any]] = {}
     """Values that the method prefers to the defaults of a temperature scheme, by name."""
 
@@ -155,7 +155,13 @@ class HeadSettings(MethodSettings):
         }
 
     def make_heads(self, in_dim: int, num_heads: int, extra: int = 0) -> ProjectionHeads:
-        """The projectors, `extra` outputs wider than D."""
+        """Make the projectors.
+
+        Args:
+            in_dim: Width of the features.
+            num_heads: Number of projectors.
+            extra: Number of outputs beyond D, for the temperature.
+        """
         *hidden, dim = self.projector
         return ProjectionHeads(
             in_dim,
@@ -188,10 +194,13 @@ class HeadMethod(Method):
         return z
 
     def compared(self, views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what the loss compares of two views of N images: (C, N, D) each.
+        """Return the tensors that the loss compares, (C, N, D) each.
 
-        Of the second view it is the target of the first. Extra outputs of the temperature are
-        still attached: `loss.pair_matrix` removes them.
+        The second one is the target of the first. Extra outputs of the temperature are still
+        attached: `loss.pair_matrix` removes them.
+
+        Args:
+            views: Two views of N images.
         """
         view0, view1 = pair(views)
         return self.project(view0), self.project(view1)

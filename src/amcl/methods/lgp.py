@@ -100,7 +100,8 @@ class LGP(MoCoV3):
     def __init__(self, settings: LGPSettings, backbone: Backbone) -> None:
         plain_vit(backbone.network)
         super().__init__(settings, backbone)
-        self.thirds, self.pull = settings.thirds, settings.pull
+        self.thirds = settings.thirds
+        self.pull = settings.pull
         self.anchor = Anchor(self._pulled()) if self.pull else None
 
     def init_weights(self) -> None:
@@ -123,7 +124,7 @@ class LGP(MoCoV3):
         return loss + self.pull * distance
 
     def lr_scales(self) -> dict[nn.Parameter, float]:
-        """By thirds of the blocks; embeddings with the first, norm and heads with the last."""
+        """Return scales by thirds of the blocks: embeddings as the first, all else as the last."""
         network: Any = self.backbone.network
         depth = len(network.blocks)
         scales = dict.fromkeys(self.parameters(), self.thirds[2])
@@ -139,8 +140,8 @@ class LGP(MoCoV3):
         yield from (p for p in (network.cls_token, network.pos_embed) if p is not None)
 
     def _pulled(self) -> list[nn.Parameter]:
-        """What is held near the first stage's weights: embeddings and half of the blocks."""
+        """Return the parameters held near the first stage: embeddings and half of the blocks."""
         network: Any = self.backbone.network
         half = network.blocks[: len(network.blocks) // 2]
-        held = [*self._embeddings(), *half.parameters()]
-        return [parameter for parameter in held if parameter.requires_grad]
+        parameters = [*self._embeddings(), *half.parameters()]
+        return [parameter for parameter in parameters if parameter.requires_grad]

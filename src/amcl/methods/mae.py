@@ -1,4 +1,4 @@
-"""MAE: what is masked of an image is predicted from what is not."""
+"""MAE: the masked patches of an image are predicted from the visible ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

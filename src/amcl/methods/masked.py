@@ -1,4 +1,4 @@
-"""Shared by MAE and CAN: masks, a decoder and its targets."""
+"""Masks, a decoder and its targets, which MAE and CAN share."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -50,7 +50,7 @@ class MaskedSettings(MethodSettings):
         return [*super().facts(), ("masked", f"{self.mask_ratio:.0%} of the patches")]
 
     def make_decoder(self, backbone: Backbone) -> MaskedDecoder:
-        """The decoder of these settings for a backbone."""
+        """Make the decoder for a backbone."""
         vit = plain_vit(backbone.network)
         if any(True for _ in vit.fc_norm.parameters()):
             raise ValueError(
@@ -73,7 +73,7 @@ class MaskedSettings(MethodSettings):
         )
 
     def targets(self, images: torch.Tensor, patch: int) -> torch.Tensor:
-        """What is to be predicted of images, or of their noise: (N, L, P)."""
+        """Return the patches that the decoder predicts, of images or of their noise: (N, L, P)."""
         patches = F.patchify(images, patch)
         return F.normalized_patches(patches) if self.normalize_targets else patches
 
@@ -85,7 +85,7 @@ class MaskedSettings(MethodSettings):
         generator: torch.Generator,
         noise: float = 0.0,
     ) -> Drawn:
-        """Masks for views of n images, and σ uniform from 0 to `noise`."""
+        """Draw masks for views of n images, and σ uniformly from 0 to `noise`."""
         tokens = backbone.network.patch_embed.num_patches
         masks = [random_mask(n, tokens, self.mask_ratio, generator) for _ in range(views)]
         sigma = noise * torch.rand(views, n, generator=generator)
@@ -94,15 +94,15 @@ class MaskedSettings(MethodSettings):
 
 
 def patch_of(backbone: Backbone) -> int:
-    """Pixels a side of the patches that a vision transformer sees."""
+    """Return the side, in pixels, of the patches that a vision transformer sees."""
     side: int = plain_vit(backbone.network).patch_embed.patch_size[0]
     return side
 
 
 def noise_like(images: torch.Tensor, sigma: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
-    """Gaussian noise for images (N, 3, S, S), with σ and a seed for each, both (N,).
+    """Return Gaussian noise for images (N, 3, S, S), with σ and a seed for each, both (N,).
 
-    The noise of an image follows from its seed alone, whatever batch or process it is in.
+    The noise of an image depends on its seed alone, not on its batch or process.
     """
     noise = torch.empty_like(images)
     if images.is_meta:  # shapes alone, which no generator is for

@@ -75,7 +75,8 @@ class MoCo(MomentumMethod):
         extra = loss.temperature.extra_outputs
         heads = settings.make_heads(backbone.dim, settings.heads, extra)
         super().__init__(settings, backbone, heads, loss)
-        self.symmetric, self.shuffle = settings.symmetric, settings.shuffle
+        self.symmetric = settings.symmetric
+        self.shuffle = settings.shuffle
         width = settings.dim + extra
         self.queue = Queue(settings.heads, settings.queue, width) if settings.queue else None
         self._pushed: list[torch.Tensor] = []
@@ -83,11 +84,13 @@ class MoCo(MomentumMethod):
     def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
         view0, view1 = pair(views)
         negatives = None if self.queue is None else self.queue.z
-        q0, k1 = self.heads(self.backbone(view0)), self._keys_of(view1)
+        q0 = self.project(view0)
+        k1 = self._keys_of(view1)
         loss = self._keep(self.loss(q0, k1, negatives, return_stats=watch))
         keys = [k1]
         if self.symmetric:
-            q1, k0 = self.heads(self.backbone(view1)), self._keys_of(view0)
+            q1 = self.project(view1)
+            k0 = self._keys_of(view0)
             loss = 0.5 * (loss + self._keep(self.loss(q1, k0, negatives)))
             keys.insert(0, k0)
         if self.training:
@@ -111,12 +114,12 @@ class MoCo(MomentumMethod):
 
     @torch.no_grad()
     def _keys_of(self, view: torch.Tensor) -> torch.Tensor:
-        """Keys of a view; batch norm sees them among images of other processes.
+        """Return the keys of a view, whose batch norm sees images of other processes too.
 
-        Otherwise the statistics a query shares with its key would give the positive away.
+        Otherwise the statistics that a query shares with its key would give the positive away.
         """
         if not self.shuffle:
-            own: torch.Tensor = self.keys(view)
-            return own
+            keys: torch.Tensor = self.keys(view)
+            return keys
         shuffled = shuffle(view)
         return shuffled.undo(self.keys(shuffled.items).transpose(0, 1)).transpose(0, 1)

@@ -45,7 +45,7 @@ class MoCoV3Settings(MomentumSettings):
 
     @property
     def loss_scale(self) -> float:
-        """2τ, which keeps the gradient's size whatever τ is; 2τ₀ where each pair has its own."""
+        """Factor 2τ, which keeps the size of the gradient at any τ; 2τ₀ if pairs have their own."""
         return 2 * self.temperature.typical(self.dim)
 
 
@@ -86,7 +86,8 @@ class MoCoV3(MomentumMethod):
     def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
         view0, view1 = pair(views)
         q0, q1 = (self.predictors(self.project(view)) for view in (view0, view1))
-        k0, k1 = self.keys(view0), self.keys(view1)
+        k0 = self.keys(view0)
+        k1 = self.keys(view1)
         forth = self._keep(self.loss(q0, k1, return_stats=watch))
         back = self._keep(self.loss(q1, k0))
         return self.scale * (forth + back)

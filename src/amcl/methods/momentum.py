@@ -1,4 +1,4 @@
-"""Shared by MoCo and MoCo v3: keys from an encoder that follows the trained one slowly."""
+"""Keys from an encoder that follows the trained one slowly, which MoCo and MoCo v3 share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,11 +46,14 @@ class MomentumMethod(HeadMethod):
         loss: ContrastiveLoss,
     ) -> None:
         super().__init__(settings, backbone, heads, loss)
-        self.momentum, self._range = settings.momentum, (settings.momentum, settings.momentum_end)
+        self.momentum = settings.momentum
+        self._start = settings.momentum
+        self._end = settings.momentum_end
         self.keys = MomentumCopy(self.query_encoder)
 
     @property
     def query_encoder(self) -> nn.Sequential:
+        """Backbone and heads, which the key encoder follows."""
         return nn.Sequential(self.backbone, self.heads)
 
     def load_backbone(self, weights: Mapping[str, torch.Tensor], source: object) -> None:
@@ -61,6 +64,6 @@ class MomentumMethod(HeadMethod):
     def before_step(self, epoch: float, progress: float) -> None:
         """Update the key encoder, with this step's momentum, before it computes any key."""
         super().before_step(epoch, progress)
-        start, end = self._range
-        self.momentum = start if end is None else cosine_momentum(start, end, progress)
+        if self._end is not None:
+            self.momentum = cosine_momentum(self._start, self._end, progress)
         self.keys.update(self.query_encoder, self.momentum)

@@ -1,4 +1,4 @@
-"""The methods by name: built-in ones, those of installed packages, and those of a user's script."""
+"""Methods by name: built-in ones, those of installed packages, and those of a user's script."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -66,7 +66,12 @@ def unregister_method(name: str) -> None:
 
 
 def method_names() -> tuple[str, ...]:
-    """Return the names of all registered methods."""
+    """Return the names of all registered methods, in alphabetical order.
+
+    Example:
+        >>> "simclr" in method_names()
+        True
+    """
     return _methods.names()
 
 
@@ -112,5 +117,12 @@ def make_method(settings: MethodSettings, backbone: Backbone) -> Method:
 
     Returns:
         The method with its first, random weights.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> from amcl.methods import SimCLRSettings
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.25), image_size=32)
+        >>> type(make_method(SimCLRSettings(), backbone)).__name__
+        'SimCLR'
     """
     return method_class(settings.name)(settings, backbone)

@@ -7,7 +7,6 @@ from typing import ClassVar
 import torch
 
 from amcl.backbones import Backbone
-from amcl.methods.base import pair
 from amcl.methods.contrastive import ContrastiveSettings
 from amcl.methods.heads import HeadMethod
 from amcl.methods.registry import register_method
@@ -32,6 +31,5 @@ class SimCLR(HeadMethod):
         super().__init__(settings, backbone, heads, loss)
 
     def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
-        view0, view1 = pair(views)
-        z0, z1 = self.heads(self.backbone(view0)), self.heads(self.backbone(view1))
+        z0, z1 = self.compared(views)
         return self._keep(self.loss(z0, z1, return_stats=watch))

@@ -73,8 +73,10 @@ class SimSiam(HeadMethod):
 
     def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
         view0, view1 = pair(views)
-        h0, h1 = self._target(view0), self._target(view1)
-        z0, z1 = self.predictors(h0), self.predictors(h1)
+        h0 = self._target(view0)
+        h1 = self._target(view1)
+        z0 = self.predictors(h0)
+        z1 = self.predictors(h1)
         return self._keep(self.loss(z0, z1, h0, h1, return_stats=watch))
 
     def compared(self, views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -84,6 +86,6 @@ class SimSiam(HeadMethod):
         return z0, self._target(view1).expand_as(z0)
 
     def _target(self, view: torch.Tensor) -> torch.Tensor:
-        """Return what is predicted: (N, D) of a shared projector, (C, N, D) of one a head."""
+        """Return the targets: (N, D) of a shared projector, (C, N, D) of one for each head."""
         h = self.project(view)
         return h[0] if h.shape[0] == 1 else h

@@ -67,20 +67,35 @@ def as_published(config: Config) -> Config:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all recipes."""
-    found = []
+    """Return the names of all recipes.
+
+    Example:
+        >>> "cifar10-moco-amcl" in names(), "cifar10-mae-amcl" in names()
+        (True, False)
+    """
+    recipe_names = []
     for name, make in recipes_by_name().items():
-        found.append(name)
+        recipe_names.append(name)
         if make().method.has_heads:
-            found.append(f"{name}-amcl")
-    return tuple(found)
+            recipe_names.append(f"{name}-amcl")
+    return tuple(recipe_names)
 
 
 def recipe(name: str) -> Config:
-    """The recipe of this name; `tiny-imagenet` is `tinyimagenet`.
+    """Return a recipe.
 
-    >>> recipe("cifar10-simclr-amcl").method.heads
-    3
+    Args:
+        name: Name of the recipe; `tiny-imagenet` is accepted for `tinyimagenet`.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ValueError: There is no such recipe; the message has the nearest names.
+
+    Example:
+        >>> recipe("cifar10-simclr-amcl").method.heads
+        3
     """
     name = name.replace("tiny-imagenet", "tinyimagenet")
     plain = name.removesuffix("-amcl")
@@ -93,13 +108,33 @@ def recipe(name: str) -> Config:
 
 
 def default(data: str, method: str) -> Config:
-    """Where a run starts when no recipe is named: that of the set, or that of folders."""
+    """Return the recipe of a run that names none: that of the data set, or that of folders.
+
+    Args:
+        data: Name of a data set, or a folder of images.
+        method: Name of a registered method.
+
+    Returns:
+        The method as published, on these images.
+
+    Example:
+        >>> default("cifar10", "moco") == recipe("cifar10-moco")
+        True
+    """
     config = published(data if data in SETS else "folder", method)
     return replace(config, data=replace(config.data, source=data))
 
 
 def summary(name: str) -> str:
-    """One line on a recipe: network, optimizer, batches and epochs."""
+    """Return a line on a recipe: network, optimizer, batches and epochs.
+
+    Args:
+        name: Name of the recipe.
+
+    Example:
+        >>> summary("cifar10-simclr")
+        'resnet18, sgd, batches of 512; 800 epochs'
+    """
     config = recipe(name)
     width = f" ×{config.backbone.width:.2g}" if config.backbone.width != 1 else ""
     epochs = f"{config.run.epochs} epochs"

@@ -20,11 +20,11 @@ def lgp(data: str) -> Config:
 @register_variant("imagenet", "lgp", "large")
 def lgp_large(data: str) -> Config:
     """Return LGP with ViT-L/16, pulled to the weights of MAE, in batches of its scripts' size."""
-    config, settings = lgp(data), _settings(data)
+    config = lgp(data)
     return replace(
         config,
         backbone=replace(config.backbone, name=LARGE),
-        method=replace(settings, pull=1e-5),
+        method=replace(_settings(data), pull=1e-5),
         run=replace(config.run, batch_size=2080),
     )
 

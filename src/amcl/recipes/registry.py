@@ -1,4 +1,4 @@
-"""The registry of recipes: a function for each method makes those of all data sets."""
+"""Registry of recipes: a function for each method makes those of all data sets."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +24,11 @@ def register_recipes(method: str) -> Callable[[F], F]:
 
     Returns:
         A decorator for the function, which takes the name of a data set, one of `sets.SETS`.
+
+    Example:
+        >>> from amcl.recipes.simclr import simclr
+        >>> register_recipes("simclr")(simclr) is simclr
+        True
     """
 
     def register(make: F) -> F:
@@ -62,6 +67,10 @@ def published(data: str, method: str) -> Config:
 
     Returns:
         The configuration.
+
+    Example:
+        >>> published("cifar10", "simclr").backbone.name
+        'resnet18'
     """
     if method in _recipes:
         return _recipes[method](data)

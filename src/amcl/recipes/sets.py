@@ -1,4 +1,4 @@
-"""The data sets of recipes: network, optimizer, batches and epochs that methods start from."""
+"""Data sets of recipes: network, optimizer, batches and epochs that methods start from."""
 
 from dataclasses import replace
 from typing import Any, Literal
@@ -14,7 +14,7 @@ TINY, SMALL, BASE, LARGE = (
 
 
 def base(data: str, network: Literal["resnet", "vit"]) -> Config:
-    """Return what the recipes of a data set share, for ResNets or for vision transformers."""
+    """Return the configuration that recipes of a data set and a family of networks start from."""
     return resnet(data) if network == "resnet" else vit(data)
 
 

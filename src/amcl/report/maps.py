@@ -34,7 +34,7 @@ class MapDrawing:
     kinds: list[Kind]
     """Classes of points."""
     named: bool
-    """Whether kinds have different marks, for which there is a legend."""
+    """True if kinds have different marks, for which there is a legend."""
     sheet: str
     """All thumbs on one image, as a `data:` address."""
     columns: int

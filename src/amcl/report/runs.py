@@ -71,7 +71,7 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        """Whether it was trained to its end."""
+        """True if it was trained to its end."""
         return RunFolder(self.path).backbone.is_file()
 
     @property
@@ -139,7 +139,8 @@ def joined(
     if len(runs) == 1:
         rows = list(rows_of(runs[0]))
     else:
-        header, left = ("run", *header), left + 1
+        header = ("run", *header)
+        left += 1
         rows = [(run.name, *row) for run in runs for row in rows_of(run)]
     return [Table(header, rows, caption, left)] if rows else []
 

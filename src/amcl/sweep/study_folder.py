@@ -57,7 +57,8 @@ class StudyFolder(ABC):
         if not self.exists():
             return storage, study or self.path.resolve().name
         listing = self.read_listing()
-        stored, name = str(listing["storage"]), str(listing["study"])
+        stored = str(listing["storage"])
+        name = str(listing["study"])
         if storage and without_password(storage) != stored:
             raise RunError(
                 f"{self.path} keeps its records in another storage than --storage says: "

@@ -1,4 +1,4 @@
-"""The paper's pair-adaptive temperature, and its form copied from the first head."""
+"""Pair-adaptive temperature of the paper, and its form copied from the first head."""
 
 import math
 import warnings
@@ -26,10 +26,18 @@ _FLOOR_FIX = "the floor of τ keeps it from 0; 0.05 to 0.2 trains well"
 
 
 def range_around(prior_tau: float | Literal["literal"], dim: int) -> tuple[float, float]:
-    """(lower, upper) of τ where nothing else is said: half of τ₀ to either side of it.
+    """Return the default range of τ: half of τ₀ to either side of it.
 
-    >>> range_around(0.2, dim=128)
-    (0.1, 0.3)
+    Args:
+        prior_tau: τ₀, or "literal" for the paper's 2/D.
+        dim: D, the width of the projections.
+
+    Returns:
+        The lower and the upper end.
+
+    Example:
+        >>> range_around(0.2, dim=128)
+        (0.1, 0.3)
     """
     if prior_tau == "literal":
         prior_tau = F.literal_prior_tau(dim)
@@ -38,10 +46,19 @@ def range_around(prior_tau: float | Literal["literal"], dim: int) -> tuple[float
 
 
 def prior_inside(prior_tau: float, lower: float, upper: float) -> float:
-    """τ₀ where only a range is chosen: `prior_tau` if it lies in the range, else its middle.
+    """Return the default τ₀ of a range: `prior_tau` if it lies in the range, else its middle.
 
-    >>> prior_inside(0.1, lower=0.05, upper=0.15), prior_inside(0.1, lower=0.5, upper=1.5)
-    (0.1, 1.0)
+    Args:
+        prior_tau: The preferred τ₀.
+        lower: Lower end of the range.
+        upper: Upper end of the range.
+
+    Returns:
+        τ₀.
+
+    Example:
+        >>> prior_inside(0.1, lower=0.05, upper=0.15), prior_inside(0.1, lower=0.5, upper=1.5)
+        (0.1, 1.0)
     """
     return prior_tau if lower < prior_tau < upper else round((lower + upper) / 2, 12)
 
@@ -65,7 +82,26 @@ class AdaptiveTemperature(Temperature):
     (1 − s̄)⁸ with s̄ the mean cosine of the items, that closes as projections of a head grow alike:
     temperatures are then one, and a collapse costs what it costs with a constant τ.
 
-    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι); none: (0.05, 0.15).
+    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι).
+
+    Args:
+        dim: D, the width of the projections.
+        eta: η, the lower end of the range; the default is 0.05.
+        iota: ι, the width of the range; the default is 0.1.
+        lower: Lower end of the range, in place of `eta`.
+        upper: Upper end of the range, in place of `iota`.
+        phi_depth: Number of layers of φ.
+        phi_input: "unit" for projections of unit length, "raw" for projections as they are.
+        phi_output: "centered", or "plain" for the output of the layer as it is.
+        phi_scale: ρ, the greatest r of a centered φ.
+        phi_gradient: Whether the gradient of τ reaches the projections.
+
+    Example:
+        >>> temperature = AdaptiveTemperature(dim=16, lower=0.1, upper=0.3)
+        >>> keys = temperature.keys(torch.randn(2, 8, 16))  # C heads, N projections
+        >>> tau = temperature.tau(keys, keys, lambda a, b: a @ b.mT)
+        >>> tau.shape, bool(tau.min() > 0.1), bool(tau.max() < 0.3)
+        (torch.Size([2, 8, 8]), True, True)
     """
 
     def __init__(
@@ -89,13 +125,16 @@ class AdaptiveTemperature(Temperature):
         choose("phi_input", phi_input, ("unit", "raw"))
         choose("phi_output", phi_output, ("centered", "plain"))
         positive_number("phi_scale", phi_scale, "it is ρ, the greatest r; 1 to 4 are usual")
-        self.phi_input, self.phi_output, self.phi_scale = phi_input, phi_output, phi_scale
+        self.phi_input = phi_input
+        self.phi_output = phi_output
+        self.phi_scale = phi_scale
         self.phi_gradient = phi_gradient
         layers: list[nn.Module] = [nn.Linear(dim, dim)]
         for _ in range(phi_depth - 1):
             layers += [nn.ReLU(), nn.Linear(dim, dim)]
         self.phi = nn.Sequential(*layers)
-        self._uses, self._at_start = 0, torch.empty(0)
+        self._uses = 0
+        self._at_start = torch.empty(0)
 
     def keys(
         self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
@@ -103,7 +142,7 @@ class AdaptiveTemperature(Temperature):
         return self.gated_keys(z, self.gate(z, shared), shared)
 
     def gated_keys(self, z: torch.Tensor, gate: torch.Tensor, shared: bool = False) -> torch.Tensor:
-        """`keys` where r is scaled by a given gate, (C or 1, 1, 1)."""
+        """Return keys with which r is scaled by a gate, (C or 1, 1, 1)."""
         x = self._layers(z)
         if self.phi_output == "plain":
             return x
@@ -113,7 +152,7 @@ class AdaptiveTemperature(Temperature):
 
     @torch.no_grad()
     def gate(self, z: torch.Tensor, shared: bool = False) -> torch.Tensor:
-        """What r is scaled by: 1 where projections lie apart, 0 where they are alike. (C, 1, 1).
+        """Return the factor of r: 1 if projections lie apart, 0 if they are alike. (C, 1, 1).
 
         It passes no gradient, so that the loss cannot be lowered by opening or closing it: z is
         pulled and pushed by similarities and by φ alone.
@@ -128,9 +167,9 @@ class AdaptiveTemperature(Temperature):
         extra: torch.Tensor | None = None,
         channels: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Keys of channels, so that r_lm is ρ times the batch correlation of φ's channels, or it.
+        """Return keys of channels: r_lm is the batch correlation of φ's channels, times ρ or not.
 
-        With `channels` given φ acts on the N values of each (text under Eq. 2.3), so that it
+        With `channels` φ acts on the N values of each (text under Eq. 2.3), so that it
         depends on the batch size (`dim` = N) and on the order of the batch.
         """
         if channels is not None:
@@ -139,7 +178,7 @@ class AdaptiveTemperature(Temperature):
         return keys if self.phi_output == "plain" else keys * math.sqrt(self.phi_scale)
 
     def _layers(self, z: torch.Tensor) -> torch.Tensor:
-        """φ before it is centered."""
+        """Return φ before it is centered."""
         if z.shape[-1] != self.dim:
             raise ValueError(
                 f"φ was made for vectors of width dim={self.dim}, but these are {z.shape[-1]} "
@@ -161,7 +200,7 @@ class AdaptiveTemperature(Temperature):
         return F.sigma(pairing(anchor, other), self.eta, self.iota)
 
     def bounds(self) -> tuple[float, float]:
-        """What τ can reach: with r in [−ρ, ρ] not all of its range, 76 % of it at ρ = 2."""
+        """Return the limits of τ: with r in [−ρ, ρ] not all of its range, 76 % of it at ρ = 2."""
         if self.phi_output == "plain":
             return self.eta, self.eta + self.iota
         return self._reached(self.phi_scale)
@@ -177,12 +216,14 @@ class AdaptiveTemperature(Temperature):
         return lowest, highest
 
     def extra_repr(self) -> str:
-        said = f"eta={self.eta:.4g}, iota={self.iota:.4g}, phi_input={self.phi_input!r}"
-        said += f", phi_output={self.phi_output!r}, phi_scale={self.phi_scale:.4g}"
-        return f"{said}, phi_gradient={self.phi_gradient}"
+        return (
+            f"eta={self.eta:.4g}, iota={self.iota:.4g}, phi_input={self.phi_input!r}, "
+            f"phi_output={self.phi_output!r}, phi_scale={self.phi_scale:.4g}, "
+            f"phi_gradient={self.phi_gradient}"
+        )
 
     def _warn_if_phi_stands_still(self) -> None:
-        """Say so when many training steps have gone by and no optimizer has touched φ."""
+        """Warn if no optimizer has changed φ after many training steps."""
         weight = next(self.phi.parameters())
         watch = self.training and torch.is_grad_enabled() and weight.requires_grad
         if torch.compiler.is_compiling() or not watch:
@@ -200,7 +241,16 @@ class AdaptiveTemperature(Temperature):
 
 
 class FirstHeadTemperature(Temperature):
-    """The adaptive temperatures of head 1, used by all heads (a variant in the paper's Fig. 7)."""
+    """Adaptive temperatures of head 1, used by all heads (a variant in the paper's Fig. 7).
+
+    Args:
+        adaptive: The scheme of head 1.
+
+    Example:
+        >>> temperature = FirstHeadTemperature(AdaptiveTemperature(dim=16))
+        >>> temperature.keys(torch.randn(3, 8, 16)).shape
+        torch.Size([1, 8, 16])
+    """
 
     def __init__(self, adaptive: AdaptiveTemperature) -> None:
         super().__init__()
@@ -214,7 +264,7 @@ class FirstHeadTemperature(Temperature):
     def keys(
         self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
     ) -> torch.Tensor:
-        """Keys of the first head, with a gate that any head closes: all heads use them."""
+        """Return keys of the first head, for all heads, with a gate that any head closes."""
         gate = self.adaptive.gate(z, shared).amin(0, keepdim=True)
         return self.adaptive.gated_keys(z[:1], gate, shared)
 
@@ -354,9 +404,9 @@ class FirstHeadSettings(PhiSettings):
 
 
 def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
-    """The mean of x (C, N, D) over its items and, unless all share them, those of all processes.
+    """Return the mean of x (C, N, D) over its items, of all processes unless they share them.
 
-    Every process brings as many. Returns (C, 1, D).
+    Every process has the same number of items. The mean is (C, 1, D).
     """
     mean = x.mean(1, keepdim=True)
     return mean if shared else gather(mean).mean(1, keepdim=True)
@@ -365,7 +415,7 @@ def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
 def _range(
     eta: float | None, iota: float | None, lower: float | None, upper: float | None
 ) -> tuple[float, float]:
-    """(η, ι) from either spelling; 0.05 and 0.1 when neither is given."""
+    """Return (η, ι) from either spelling; 0.05 and 0.1 if neither is given."""
     if (lower is not None or upper is not None) and (eta is not None or iota is not None):
         raise ValueError(
             f"give the range of τ as (eta, iota) or as (lower, upper), not both: got eta={eta}, "
@@ -377,7 +427,8 @@ def _range(
                 positive_number(name, value, _FLOOR_FIX)
         if lower is None or upper is None or not lower < upper:
             raise ValueError(f"need both, lower < upper: got lower={lower}, upper={upper}.")
-        eta, iota = lower, upper - lower
+        eta = lower
+        iota = upper - lower
     eta = 0.05 if eta is None else eta
     iota = 0.1 if iota is None else iota
     return positive_number("eta", eta, _FLOOR_FIX), positive_number("iota", iota)

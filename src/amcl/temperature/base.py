@@ -1,4 +1,4 @@
-"""What every temperature scheme offers, so that any loss takes any of them."""
+"""Interface of all temperature schemes, so that any loss takes any of them."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -18,19 +18,28 @@ class Temperature(nn.Module):
     """
 
     extra_outputs = 0
-    """How many more outputs each projection head must have than its width D."""
+    """Number of outputs that each projection head must have beyond its width D."""
 
     def branch(self, sign: Sign) -> "Temperature":
-        """The scheme that serves positive or negative pairs; the same one unless it is split."""
+        """Return the scheme of positive or negative pairs: this one, unless it is split.
+
+        Args:
+            sign: "positive" or "negative".
+        """
         return self
 
     def keys(
         self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
     ) -> torch.Tensor:
-        """What items are judged by. z: (C, N, D), extra: (C, N, extra_outputs).
+        """Return the keys of items, from which `tau` computes the temperatures of pairs.
 
-        `shared`: the items are the same on every process, as those of a queue are. Returns
-        (C, N, ·), or (1, N, ·) where all heads share a temperature.
+        Args:
+            z: Projections (C, N, D).
+            extra: Further outputs of the heads, (C, N, extra_outputs).
+            shared: True if the items are the same on every process, as those of a queue are.
+
+        Returns:
+            Keys (C, N, ·), or (1, N, ·) if all heads share a temperature.
         """
         raise NotImplementedError
 
@@ -40,32 +49,53 @@ class Temperature(nn.Module):
         extra: torch.Tensor | None = None,
         channels: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`keys` of the D channels of a batch. z: (C, N, D). Returns (C or 1, D, ·).
+        """Return the keys of the D channels of a batch.
 
-        `channels` (C, D, N) are given where φ is to act on the N values of each channel.
+        Args:
+            z: Projections (C, N, D).
+            extra: Further outputs of the heads, (C, N, extra_outputs).
+            channels: Channels (C, D, N) if φ is to act on the N values of each.
+
+        Returns:
+            Keys (C or 1, D, ·).
         """
         return self.keys(z.mT)
 
     def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:
-        """τ of the pairs that `pairing` makes of two sets of keys.
+        """Return the temperatures of pairs.
 
-        The default is a temperature that depends on the anchor alone and *is* its key. Returns a
-        tensor that broadcasts to (C, N, M): smaller where pairs share a temperature.
+        By default a temperature depends on the anchor alone and *is* its key.
+
+        Args:
+            anchor: Keys of anchors.
+            other: Keys of the items that they are compared with.
+            pairing: Function that makes a matrix of inner products of two sets of keys.
+
+        Returns:
+            A tensor that broadcasts to (C, N, M): smaller where pairs share a temperature.
         """
         return anchor
 
     def bounds(self) -> tuple[float, float] | None:
-        """The lower and upper limit of τ, where it adapts to pairs within limits."""
+        """Return the limits of τ if it adapts to pairs within limits, else None."""
         return None
 
     def channel_bounds(self, literal: bool = False) -> tuple[float, float] | None:
-        """`bounds` for pairs of channels."""
+        """Return the limits of τ for pairs of channels.
+
+        Args:
+            literal: True if φ acts on the N values of each channel.
+        """
         return self.bounds()
 
     def set_epoch(self, epoch: float) -> None:
-        """Tell the scheme how far training is. Only schedules listen."""
+        """Set the epoch, which only schedules use.
+
+        Args:
+            epoch: Number of epochs that are done; it may be a fraction.
+        """
 
 
 def for_each_anchor(tau: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """A single τ as the key of every item of z, in z's dtype: (1, N, 1)."""
+    """Return a single τ as the key of every item of z, in the dtype of z: (1, N, 1)."""
     return tau.to(z).expand(1, z.shape[1], 1)

@@ -13,7 +13,15 @@ from amcl.temperature.settings import SingleTauSettings, register_temperature
 
 
 class ConstantTemperature(Temperature):
-    """The same fixed τ for every pair and head: the temperature of the plain losses."""
+    """One fixed τ for every pair and head: the temperature of the methods as published.
+
+    Args:
+        value: τ.
+
+    Example:
+        >>> ConstantTemperature(0.2)
+        ConstantTemperature(value=0.2)
+    """
 
     def __init__(self, value: float = 0.1) -> None:
         super().__init__()
@@ -34,6 +42,15 @@ class LearnableTemperature(Temperature):
 
     log τ is the parameter; before each use it is put back inside its bounds, so that an optimizer
     step over the edge cannot strand it there.
+
+    Args:
+        init: First τ.
+        lower: Least τ.
+        upper: Greatest τ.
+
+    Example:
+        >>> round(LearnableTemperature(0.1).log_tau.exp().item(), 4)
+        0.1
     """
 
     def __init__(self, init: float = 0.1, lower: float = 0.01, upper: float = 1.0) -> None:
@@ -44,7 +61,8 @@ class LearnableTemperature(Temperature):
             raise ValueError(
                 f"init={init} lies outside lower={lower} … upper={upper}: choose one inside."
             )
-        self.lower, self.upper = float(lower), float(upper)
+        self.lower = float(lower)
+        self.upper = float(upper)
         self.log_tau = nn.Parameter(torch.tensor(math.log(init)))
 
     def keys(

@@ -15,6 +15,15 @@ class ScheduledTemperature(Temperature):
     """TS: the same τ for all pairs, a cosine between τ_max and τ_min with a period in epochs.
 
     Call `set_epoch` during training (fractions count); the epoch is in the state dict.
+
+    Args:
+        tau_min: Least τ.
+        tau_max: Greatest τ, with which training starts.
+        period: Epochs in which τ comes back.
+
+    Example:
+        >>> ScheduledTemperature(period=100)
+        ScheduledTemperature(tau_min=0.1, tau_max=1, period=100)
     """
 
     epoch: torch.Tensor

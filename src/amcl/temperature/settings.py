@@ -28,11 +28,11 @@ class TemperatureSettings:
     name: ClassVar[str]
     """Name on the command line and in files."""
     adapts: ClassVar[bool] = False
-    """Whether pairs have temperatures of their own, which are learned and have a regularizer Ω."""
+    """True if pairs have temperatures of their own, which are learned and have a regularizer Ω."""
     needs_negatives: ClassVar[bool] = False
-    """Whether the scheme is about negative pairs, and so of no use to methods without them."""
+    """True if the scheme is about negative pairs, and so of no use to methods without them."""
     has_score: ClassVar[bool] = False
-    """Whether each projection head has a further output that the temperature depends on."""
+    """True if each projection head has a further output that the temperature depends on."""
     rules: ClassVar[tuple[Rule, ...]] = ()
     """Conditions under which settings have an effect."""
 
@@ -130,7 +130,12 @@ def unregister_temperature(name: str) -> None:
 
 
 def temperature_names() -> tuple[str, ...]:
-    """Return the names of all registered temperature schemes."""
+    """Return the names of all registered temperature schemes, in alphabetical order.
+
+    Example:
+        >>> "adaptive" in temperature_names()
+        True
+    """
     return _schemes.names()
 
 

@@ -15,6 +15,17 @@ class SplitTemperature(Temperature):
     With a constant and an adaptive scheme these are two variants of the paper's Fig. 7:
     `SplitTemperature(positive=ConstantTemperature(), negative=AdaptiveTemperature())` and the
     reverse. Losses ask for the `branch` they need, never the split scheme itself.
+
+    Args:
+        positive: Scheme of positive pairs.
+        negative: Scheme of negative pairs.
+
+    Example:
+        >>> split = SplitTemperature(
+        ...     positive=ConstantTemperature(0.1), negative=ConstantTemperature(0.2)
+        ... )
+        >>> split.branch("negative")
+        ConstantTemperature(value=0.2)
     """
 
     def __init__(self, *, positive: Temperature, negative: Temperature) -> None:
@@ -25,7 +36,8 @@ class SplitTemperature(Temperature):
                     f"{name} must be a temperature scheme, got {scheme!r}. For a fixed number: "
                     "ConstantTemperature(0.1)."
                 )
-        self.positive, self.negative = positive, negative
+        self.positive = positive
+        self.negative = negative
         self.extra_outputs = max(positive.extra_outputs, negative.extra_outputs)
 
     def branch(self, sign: Sign) -> Temperature:

@@ -17,6 +17,13 @@ class UncertaintyTemperature(Temperature):
     Make the heads `dim + temperature.extra_outputs` wide and hand the loss their whole output; it
     takes the score off. τ depends on the anchor alone. For channels, which have no score of their
     own, the mean score of the batch serves all of a head.
+
+    Args:
+        scale: t, the least τ.
+
+    Example:
+        >>> UncertaintyTemperature().extra_outputs
+        1
     """
 
     extra_outputs = 1
@@ -29,7 +36,7 @@ class UncertaintyTemperature(Temperature):
         self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
     ) -> torch.Tensor:
         if extra is None:
-            # Only anchors have a temperature; a candidate's key is never looked at.
+            # Only anchors have a temperature; the key of a candidate is never read.
             return z.new_ones(z.shape[0], z.shape[1], 1)
         return F.uncertainty_tau(extra[..., :1], self.scale)
 

@@ -31,7 +31,8 @@ def fitted(config: Config, images: int, processes: int = 1) -> tuple[Config, lis
     notes: list[str] = []
     config = replace(config, run=replace(config.run, fit=None))
     if "batch_size" in names:
-        run, unit = config.run, config.run.accumulate * processes
+        run = config.run
+        unit = run.accumulate * processes
         size = max(suitable_batch(images, run.batch_size, unit), _least_batch(config, unit))
         size = min(size, run.batch_size)
         if size != run.batch_size:
@@ -40,7 +41,8 @@ def fitted(config: Config, images: int, processes: int = 1) -> tuple[Config, lis
                 "(--batch-size sets it)"
             )
             config = replace(config, run=replace(run, batch_size=size))
-    method, size = config.method, config.run.batch_size
+    method = config.method
+    size = config.run.batch_size
     if set(names) & set(method.fitted):
         method, changes = method.fit(images, size)
         notes += changes
@@ -60,7 +62,8 @@ def at_length(config: Config, epochs: int | None, first_stage_epochs: int | None
     A first stage keeps its proportion to the second unless `first_stage_epochs` is given. The
     warm-up becomes at most a tenth of each stage, or the share of it that it was before.
     """
-    method, warmup = config.method, config.optimizer.warmup_epochs
+    method = config.method
+    warmup = config.optimizer.warmup_epochs
     epochs = epochs or config.run.epochs
     lengths = [(config.run.epochs, epochs)]
     before = method.first_stage_epochs

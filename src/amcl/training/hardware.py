@@ -29,7 +29,8 @@ def make_fabric(settings: HardwareSettings) -> Fabric:
 
     set_threads(settings.threads)
     accelerator = find_accelerator(settings.accelerator)
-    devices, nodes = settings.devices, settings.nodes
+    devices = settings.devices
+    nodes = settings.nodes
     if "LOCAL_WORLD_SIZE" in os.environ and "WORLD_SIZE" in os.environ:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices

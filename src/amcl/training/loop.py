@@ -44,7 +44,8 @@ def train(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: StopReq
 
 def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: StopRequest) -> None:
     """Take steps; log, validate and save as they are due."""
-    task, fabric = trainer.task, trainer.fabric
+    task = trainer.task
+    fabric = trainer.fabric
     # Looking at the loss waits for the device, which costs nothing on a CPU.
     check_every = 1 if fabric.device.type == "cpu" else 10
     # Several processes agree on the step they stop after, where each still gets its images.

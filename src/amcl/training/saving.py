@@ -1,4 +1,4 @@
-"""When training saves its checkpoint, and which checkpoints it keeps."""
+"""Checkpoints of training: the times at which they are saved, and those that are kept."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class CheckpointPolicy:
         Args:
             stopped: The training was asked to stop, and so everything is saved.
         """
-        task, step = self.trainer.task, self.trainer.step
+        task = self.trainer.task
+        step = self.trainer.step
         seconds = time.monotonic() - self._saved
         keep = task.ends_epoch(step, self.keep_every)
         due = task.ends_epoch(step, self.save_every) and seconds > PAUSE
@@ -107,5 +108,6 @@ class CheckpointPolicy:
 
     def how_to_resume(self) -> str:
         """Return what to do after a stop."""
-        step, total = self.trainer.step, self.trainer.task.total
+        step = self.trainer.step
+        total = self.trainer.task.total
         return f"stopped after step {step} of {total}, everything is saved. {self.resume}"

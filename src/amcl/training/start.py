@@ -58,7 +58,8 @@ def method_to_train(config: Config, image_size: int, init: Path | None) -> Metho
 
 
 def _network(backbone: Backbone) -> str:
-    settings, network = backbone.settings, backbone.network
+    settings = backbone.settings
+    network = backbone.network
     patches = f" in patches of {network.patch_embed.patch_size[0]}" if is_vit(network) else ""
     size = f"{backbone.image_size} pixels{patches}"
     return f"{settings.name} ×{settings.width:.3g} for {size}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Task(ABC):
-    """What the trainer trains: a module, its optimizer, its batches and its loss.
+    """A kind of training: a module, its optimizer, its batches and its loss.
 
     The trainer does all that tasks have in common: optimizer steps, precision, checkpoints, the
     log and stops by a signal. Everything random in a task must be a function of its seed and the

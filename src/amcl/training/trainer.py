@@ -41,7 +41,8 @@ class Trainer:
         Returns:
             The loss on this process, and the learning rate.
         """
-        task, fabric = self.task, self.fabric
+        task = self.task
+        fabric = self.fabric
         # All parts first: a run that is stopped while it waits for images has not begun the step.
         parts = [next(batches) for _ in range(task.accumulate)]
         task.before_step(self.step)

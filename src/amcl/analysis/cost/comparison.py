@@ -22,12 +22,13 @@ class Row:
     values: tuple[float | None, ...]
     """The number of each configuration."""
     part: bool = False
-    """Whether it is a part of the row above it."""
+    """True if it is a part of the row above it."""
 
     @property
     def ratio(self) -> float | None:
         """Ratio of the last to the first; None where one of them is missing."""
-        first, last = self.values[0], self.values[-1]
+        first = self.values[0]
+        last = self.values[-1]
         return last / first if len(self.values) > 1 and first and last is not None else None
 
 

@@ -52,7 +52,7 @@ class Regression:
     model: Any
     """The scikit-learn model, with the standardization if there is one."""
     converged: bool
-    """Whether L-BFGS converged within its steps."""
+    """True if L-BFGS converged within its steps."""
 
     def log_probabilities(self, x: torch.Tensor, classes: int = 0) -> torch.Tensor:
         """Return log-probabilities (N, K) of x: (N, D), for at least `classes` classes.

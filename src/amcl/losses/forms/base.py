@@ -28,11 +28,11 @@ class Form:
     name: ClassVar[str]
     """Name on the command line and in files."""
     takes_top_k: ClassVar[bool] = False
-    """Whether it keeps the κ = `top_k` most similar negatives of each head."""
+    """True if it keeps the κ = `top_k` most similar negatives of each head."""
     fixed_kappa: ClassVar[int | None] = None
     """κ, where it is always the same."""
     has_softmax: ClassVar[bool] = True
-    """Whether negatives enter through a logarithm, which Ω is inside or outside of."""
+    """True if negatives enter through a logarithm, which Ω is inside or outside of."""
 
     def contrast(
         self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: float

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @register_form
 class TopKForm(Form):
-    """The plain mean over the κ most similar negatives of each head (TopMax-κ)."""
+    """Plain mean over the κ most similar negatives of each head (TopMax-κ)."""
 
     name: ClassVar[str] = "top_k"
     takes_top_k: ClassVar[bool] = True
@@ -39,7 +39,7 @@ class TopKForm(Form):
 
 @register_form
 class MaxForm(TopKForm):
-    """The most similar negative of each head (Eq. 2.1): top_k with κ = 1."""
+    """Most similar negative of each head (Eq. 2.1): top_k with κ = 1."""
 
     name: ClassVar[str] = "max"
     takes_top_k: ClassVar[bool] = False

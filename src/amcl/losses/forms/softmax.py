@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @register_form
 class SoftmaxForm(Form):
-    """The softmax over all negatives: NT-Xent and InfoNCE."""
+    """Softmax over all negatives: NT-Xent and InfoNCE."""
 
     name: ClassVar[str] = "softmax"
 
@@ -42,7 +42,7 @@ class SoftmaxForm(Form):
 
 @register_form
 class TopKSoftmaxForm(SoftmaxForm):
-    """The softmax over the κ most similar negatives of each head.
+    """Softmax over the κ most similar negatives of each head.
 
     It is not in the paper. Its weighting prevents the collapse of plain top_k.
     """

@@ -40,14 +40,14 @@ def training(runs: Sequence[Run]) -> Section:
 
 def _chart(lines: Sequence[Line], x: str, y: str) -> list[Chart]:
     """Return a chart with a line for each run that has points; nothing if none has."""
-    shown = [line for line in lines if line.finite_points]
-    if not shown:
+    drawn = [line for line in lines if line.finite_points]
+    if not drawn:
         return []
     ends = [
         f"{line.label} from {line.finite_points[0][1]:.4g} to {line.finite_points[-1][1]:.4g}"
-        for line in shown
+        for line in drawn
     ]
-    return [Chart(curves(shown, x, y), f"{y} by {x}: {'; '.join(ends)}")]
+    return [Chart(curves(drawn, x, y), f"{y} by {x}: {'; '.join(ends)}")]
 
 
 def _losses(runs: Sequence[Run]) -> list[Chart]:
@@ -77,11 +77,11 @@ def _notes(run: Run) -> list[Block]:
     if not run.ended:
         total = run.config.run.epochs
         resume = f"amcl pretrain --resume {shlex.quote(str(run.path))}"
-        shown = "" if run.sample is None else ", and what is shown is its newest checkpoint"
+        newest = "" if run.sample is None else ", and what is shown is its newest checkpoint"
         notes.append(
             Note(
-                f"{run.name} has not ended: {run.epochs} of {total} epochs are done{shown}. Resume "
-                f"it: `{resume}`"
+                f"{run.name} has not ended: {run.epochs} of {total} epochs are done{newest}. "
+                f"Resume it: `{resume}`"
             )
         )
     if run.sample is None:
