@@ -13,7 +13,15 @@ from amcl.temperature.settings import SingleTauSettings, register_temperature
 
 
 class ConstantTemperature(Temperature):
-    """The same fixed τ for every pair and head: the temperature of the plain losses."""
+    """The same fixed τ for every pair and head: the temperature of the plain losses.
+
+    Args:
+        value: The temperature τ.
+
+    Example:
+        >>> ConstantTemperature(0.5).keys(torch.randn(3, 2, 8)).flatten()
+        tensor([0.5000, 0.5000])
+    """
 
     def __init__(self, value: float = 0.1) -> None:
         super().__init__()
@@ -34,6 +42,15 @@ class LearnableTemperature(Temperature):
 
     log τ is the parameter; before each use it is put back inside its bounds, so that an optimizer
     step over the edge cannot strand it there.
+
+    Args:
+        init: First value of τ.
+        lower: Lower bound of τ.
+        upper: Upper bound of τ.
+
+    Example:
+        >>> round(LearnableTemperature(init=0.5).log_tau.exp().item(), 4)
+        0.5
     """
 
     def __init__(self, init: float = 0.1, lower: float = 0.01, upper: float = 1.0) -> None:
@@ -63,8 +80,9 @@ class LearnableTemperature(Temperature):
 class ConstantSettings(SingleTauSettings):
     """Settings of `ConstantTemperature`.
 
-    >>> ConstantSettings(tau=0.2).build(dim=128)
-    ConstantTemperature(value=0.2)
+    Example:
+        >>> ConstantSettings(tau=0.2).build(dim=128)
+        ConstantTemperature(value=0.2)
     """
 
     name: ClassVar[str] = "constant"
@@ -78,8 +96,9 @@ class ConstantSettings(SingleTauSettings):
 class LearnableSettings(SingleTauSettings):
     """Settings of `LearnableTemperature`.
 
-    >>> LearnableSettings(tau=0.2).build(dim=128)
-    LearnableTemperature(lower=0.01, upper=1)
+    Example:
+        >>> LearnableSettings(tau=0.2).build(dim=128)
+        LearnableTemperature(lower=0.01, upper=1)
     """
 
     name: ClassVar[str] = "learnable"

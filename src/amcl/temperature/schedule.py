@@ -15,6 +15,17 @@ class ScheduledTemperature(Temperature):
     """TS: the same τ for all pairs, a cosine between τ_max and τ_min with a period in epochs.
 
     Call `set_epoch` during training (fractions count); the epoch is in the state dict.
+
+    Args:
+        tau_min: Least temperature τ_min.
+        tau_max: Greatest temperature τ_max, with which training starts.
+        period: Number of epochs in which the temperature comes back.
+
+    Example:
+        >>> temperature = ScheduledTemperature(tau_min=0.1, tau_max=1.0, period=400)
+        >>> temperature.set_epoch(200)
+        >>> temperature.keys(torch.randn(3, 2, 8)).flatten()
+        tensor([0.1000, 0.1000])
     """
 
     epoch: torch.Tensor
@@ -46,8 +57,9 @@ class ScheduledTemperature(Temperature):
 class ScheduledSettings(TemperatureSettings):
     """Settings of `ScheduledTemperature`.
 
-    >>> ScheduledSettings(tau_period=100).build(dim=128)
-    ScheduledTemperature(tau_min=0.1, tau_max=1, period=100)
+    Example:
+        >>> ScheduledSettings(tau_period=100).build(dim=128)
+        ScheduledTemperature(tau_min=0.1, tau_max=1, period=100)
     """
 
     name: ClassVar[str] = "scheduled"

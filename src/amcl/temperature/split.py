@@ -15,6 +15,16 @@ class SplitTemperature(Temperature):
     With a constant and an adaptive scheme these are two variants of the paper's Fig. 7:
     `SplitTemperature(positive=ConstantTemperature(), negative=AdaptiveTemperature())` and the
     reverse. Losses ask for the `branch` they need, never the split scheme itself.
+
+    Args:
+        positive: Scheme of positive pairs.
+        negative: Scheme of negative pairs.
+
+    Example:
+        >>> low = ConstantTemperature(0.1)
+        >>> high = ConstantTemperature(0.2)
+        >>> SplitTemperature(positive=low, negative=high).branch("negative")
+        ConstantTemperature(value=0.2)
     """
 
     def __init__(self, *, positive: Temperature, negative: Temperature) -> None:

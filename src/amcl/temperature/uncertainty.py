@@ -17,6 +17,14 @@ class UncertaintyTemperature(Temperature):
     Make the heads `dim + temperature.extra_outputs` wide and hand the loss their whole output; it
     takes the score off. τ depends on the anchor alone. For channels, which have no score of their
     own, the mean score of the batch serves all of a head.
+
+    Args:
+        scale: The least temperature t.
+
+    Example:
+        >>> temperature = UncertaintyTemperature(scale=0.1)
+        >>> temperature.keys(torch.randn(1, 2, 8), extra=torch.zeros(1, 2, 1)).flatten()
+        tensor([0.2000, 0.2000])
     """
 
     extra_outputs = 1
@@ -51,8 +59,9 @@ class UncertaintyTemperature(Temperature):
 class UncertaintySettings(SingleTauSettings):
     """Settings of `UncertaintyTemperature`.
 
-    >>> UncertaintySettings().build(dim=128)
-    UncertaintyTemperature(scale=0.1)
+    Example:
+        >>> UncertaintySettings().build(dim=128)
+        UncertaintyTemperature(scale=0.1)
     """
 
     name: ClassVar[str] = "uncertainty"
