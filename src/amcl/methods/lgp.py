@@ -21,7 +21,12 @@ _CROP_AND_FLIP = "ae"  # MAE augments with these alone
 
 @dataclass(frozen=True, kw_only=True)
 class LGPSettings(MoCoV3Settings, MaskedSettings):
-    """LGP. Masks and decoder are those of its first stage, MAE, which --init leaves out."""
+    """Settings of LGP. Masks and decoder are those of its first stage, MAE; --init leaves it out.
+
+    Example:
+        >>> LGPSettings(mae_epochs=100).first_stage_epochs
+        100
+    """
 
     name: ClassVar[str] = "lgp"
     title: ClassVar[str] = "LGP"
@@ -95,6 +100,18 @@ class LGP(MoCoV3):
     """LGP's second stage, and with several heads and adaptive temperatures LGP + AMCL.
 
     `load_backbone` takes the weights of the first stage.
+
+    Args:
+        settings: Settings of heads, temperature, learning rates and loss.
+        backbone: The network that is trained, a plain vision transformer.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> vit = BackboneSettings(name="vit_tiny_patch16_224", width=0.125)
+        >>> settings = LGPSettings(projector=(16, 8), predictor=8, thirds=(0.1, 0.5, 1.0))
+        >>> method = LGP(settings, Backbone(vit, image_size=32))
+        >>> sorted(set(method.lr_scales().values()))
+        [0.1, 0.5, 1.0]
     """
 
     def __init__(self, settings: LGPSettings, backbone: Backbone) -> None:
