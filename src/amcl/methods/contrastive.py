@@ -1,4 +1,4 @@
-"""What SimCLR and MoCo share: the settings of the contrastive loss."""
+"""Shared by the contrastive methods: the settings of the contrastive loss."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -64,7 +64,14 @@ class ContrastiveSettings(HeadSettings):
         return math.ceil((self.top_k or 0) / self.views_of_negatives) + 1
 
     def make_loss(self, negatives: Literal["both_views", "other_view"]) -> ContrastiveLoss:
-        """The contrastive loss these settings ask for."""
+        """Make the contrastive loss of these settings.
+
+        Args:
+            negatives: "both_views" or "other_view", as in `ContrastiveLoss`.
+
+        Returns:
+            The loss, with its temperature scheme.
+        """
         return ContrastiveLoss(
             **self.loss_settings(),
             form=self.form,

@@ -140,7 +140,7 @@ class LGP(MoCoV3):
         return loss + self.pull * distance
 
     def lr_scales(self) -> dict[nn.Parameter, float]:
-        """By thirds of the blocks; embeddings with the first, norm and heads with the last."""
+        """Return scales by thirds of the blocks; embeddings have the first, the rest the last."""
         network: Any = self.backbone.network
         depth = len(network.blocks)
         scales = dict.fromkeys(self.parameters(), self.thirds[2])
@@ -156,7 +156,7 @@ class LGP(MoCoV3):
         yield from (p for p in (network.cls_token, network.pos_embed) if p is not None)
 
     def _pulled(self) -> list[nn.Parameter]:
-        """What is held near the first stage's weights: embeddings and half of the blocks."""
+        """Return the parameters held near the first stage's: embeddings and half of the blocks."""
         network: Any = self.backbone.network
         half = network.blocks[: len(network.blocks) // 2]
         held = [*self._embeddings(), *half.parameters()]

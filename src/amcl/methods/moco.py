@@ -128,7 +128,7 @@ class MoCo(MomentumMethod):
 
     @torch.no_grad()
     def _keys_of(self, view: torch.Tensor) -> torch.Tensor:
-        """Keys of a view; batch norm sees them among images of other processes.
+        """Return keys of a view; batch norm sees them among images of other processes.
 
         Otherwise the statistics a query shares with its key would give the positive away.
         """
