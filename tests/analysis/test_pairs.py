@@ -12,6 +12,7 @@ from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import DataSet, FileImages, Labeled, MemoryImages, Probe
 from amcl.methods import make_method, method_names
 from amcl.temperature import temperature_names
+from amcl.temperature.settings import field_names
 from amcl.views import Views, ViewSettings
 from factories import method_settings
 from reference.cross_correlation import phi_on_samples
@@ -43,8 +44,10 @@ CASES = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
 LIMITS = {"tau": 0.7, "tau_lower": 0.3, "tau_upper": 1.2, "tau_period": 10.0}
 
 
-def make(name, **options):
+def make(name, temperature="constant", **options):
     backbone, small = SMALL[name]
+    options = {k: v for k, v in options.items() if k not in LIMITS or k in field_names(temperature)}
+    options["temperature"] = temperature
     return make_method(method_settings(name, **small | options), Backbone(backbone, SIZE))
 
 

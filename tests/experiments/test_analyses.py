@@ -3,9 +3,10 @@
 import pytest
 
 from amcl import recipes
-from amcl.config.fields import differing, value_of, with_values
+from amcl.config.fields import changes, value_of, with_values
 from amcl.experiments.analyses import ANALYSES
 from amcl.experiments.specs import AMCL, AUROC, BASELINE, KNN, NONE, SIDE, sides
+from amcl.recipes import with_amcl
 
 BASE = recipes.recipe("builtin-simclr")
 
@@ -58,7 +59,7 @@ def test_every_analysis_has_runs_for_every_method(name, method):
 def test_nothing_but_the_question_changes(name, changed):
     amcl = sides(BASE)[AMCL]
     for cell in cells(name):
-        near = min((differing(side, cell.config) for side in (BASE, amcl)), key=len)
+        near = min((changes(side, cell.config) for side in (BASE, amcl)), key=len)
         assert set(near) <= changed, cell.labels
 
 
@@ -87,7 +88,7 @@ def test_one_wider_head_until_it_has_three_times_the_weights():
 
 def test_sensitivity_goes_around_what_is_set():
     found = {(c.labels["setting"], c.labels["value"]) for c in cells("sensitivity", ("1", "2"))}
-    eta, iota, beta = (value_of(BASE, name) for name in ("eta", "iota", "beta"))
+    eta, iota, beta = (value_of(with_amcl(BASE), name) for name in ("eta", "iota", "beta"))
     assert {("η", f"{eta:.3g}"), ("η", f"{2 * eta:.3g}"), ("β", f"{2 * beta:.3g}")} <= found
     assert ("ι", f"{2 * iota:.3g}") in found
 
@@ -108,7 +109,7 @@ def test_simsiam_has_no_negatives_to_adapt():
         ("labels", "few", "labels a class are whole numbers, as in 10 50 500; got 'few'"),
         ("augmentations", "axz", "no operation for 'x', 'z'"),
         ("heads", "two", "heads must be"),
-        ("temperatures", "warm", "temperature must be one of"),
+        ("temperatures", "warm", "no temperature 'warm'"),
         ("backbones", "resnet18*wide", "width must be a number above 0, got 'wide'"),
     ],
 )

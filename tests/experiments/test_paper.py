@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from amcl.config.fields import differing, spelled, value_of
+from amcl.config.fields import changes, spelled
 from amcl.experiments import ENTRIES, SCALES
 from amcl.experiments.paper.numbers import TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_8
 from amcl.experiments.specs import AMCL, BASELINE, NONE
@@ -112,7 +112,7 @@ def cells(name):
     for spec in ENTRIES[name].make(PAPER, ENTRIES[name].sets):
         for cell in spec.cells:
             base = default(cell.config.data.source, cell.config.method.name)
-            changed = {n: spelled(value_of(cell.config, n)) for n in differing(base, cell.config)}
+            changed = {n: spelled(value) for n, value in changes(base, cell.config).items()}
             yield spec.name, cell.labels, changed, cell.metric
 
 

@@ -20,8 +20,22 @@ Similarity = Literal["relative", "plain"]
 def most_similar(s: torch.Tensor, kappa: int, ignored: torch.Tensor | None = None) -> torch.Tensor:
     """Return n*, the κ most similar candidates of each anchor, per head (TopMax-κ, §4.3).
 
-    s: (C, N, M); `ignored` (True for no candidate) broadcasts to it. Returns indices (C, N, κ).
     The paper drops the head from n*; each head has its own.
+
+    Args:
+        s: Similarities (C, N, M) of anchors and candidates.
+        kappa: Number κ of candidates to choose, at most M.
+        ignored: True for what is no candidate; broadcasts to s.
+
+    Returns:
+        Indices (C, N, κ) of candidates, in any order.
+
+    Example:
+        >>> s = torch.tensor([[[0.9, 0.1, 0.5]]])
+        >>> most_similar(s, kappa=1)
+        tensor([[[0]]])
+        >>> most_similar(s, kappa=1, ignored=torch.tensor([True, False, False]))
+        tensor([[[2]]])
     """
     with torch.no_grad():
         ranked = s if ignored is None else s.masked_fill(ignored, -torch.inf)
@@ -33,12 +47,23 @@ def negative_level(
 ) -> torch.Tensor:
     """Return the level b of an anchor's hard negatives: the mean of s⁻ by softmax(4 s⁻/τ₀).
 
-    s_neg: (C, N, K); `ignored` (True for no negative) broadcasts to it. Returns (C, N, 1). The
-    weights are those of InfoNCE at a quarter of τ₀, so that the hardest few set the level.
+    The weights are those of InfoNCE at a quarter of τ₀, so that the hardest few set the level.
 
     A temperature that scales s − b instead of s cannot tell pairs apart where similarities do
     not: where an anchor's pairs have the same s, s − b is 0 and so are their logits, whatever
     their temperatures. With one τ for all pairs of an anchor, b cancels.
+
+    Args:
+        s_neg: Similarities (C, N, K) of anchors and negatives.
+        prior_tau: Temperature τ₀.
+        ignored: True for what is no negative; broadcasts to s_neg.
+
+    Returns:
+        Levels (C, N, 1).
+
+    Example:
+        >>> negative_level(torch.tensor([[[0.8, 0.0, -0.5]]]), prior_tau=0.1)
+        tensor([[[0.8000]]])
     """
     logits = s_neg * (4.0 / prior_tau)
     if ignored is not None:
@@ -51,8 +76,22 @@ def let_positive_compete(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the κ most similar of κ negatives and the positive: n = 1 … N+1 in Eq. 2.4.
 
-    s_pos: (C, N, 1), s_neg: (C, N, κ). Returns s and τ of the chosen, and True for the positive,
-    which replaces the least similar negative or is not chosen.
+    Args:
+        s_pos: Similarities (C, N, 1) of positive pairs.
+        tau_pos: Temperatures of positive pairs; broadcast to s_pos.
+        s_neg: Similarities (C, N, κ) of negative pairs.
+        tau_neg: Temperatures of negative pairs; broadcast to s_neg.
+
+    Returns:
+        s and τ of the chosen pairs, and True for the positive, each (C, N, κ). The positive
+        replaces the least similar negative or is not chosen.
+
+    Example:
+        >>> tau = torch.tensor([0.1])
+        >>> s_neg = torch.tensor([[[0.5, 0.2]]])
+        >>> s, _, is_positive = let_positive_compete(torch.tensor([[[0.9]]]), tau, s_neg, tau)
+        >>> s, is_positive
+        (tensor([[[0.5000, 0.9000]]]), tensor([[[False,  True]]]))
     """
     with torch.no_grad():
         least = s_neg.min(dim=-1, keepdim=True)
@@ -78,10 +117,29 @@ def softmax_contrast(
     """Return −u⁺ + log Σ exp(u) over the denominator, with u = s/τ − β Ω(τ) of each pair.
 
     InfoNCE (Eq. 1.4 and 9) with the positive in the denominator, NT-Xent as published (Eq. 1.1, 6
-    and 7) without. s_pos: (C, N, 1), s_neg: (C, N, K), the rest broadcasts. Returns (C, N).
+    and 7) without.
 
-    `omega_place="outside"` is Eq. 3: the softmax of s/τ alone, then + β Ω(τ⁺) − β Ω({τ⁻}), where Ω
-    of the set is as in `omega_of_set`.
+    Args:
+        s_pos: Similarities (C, N, 1) of positive pairs.
+        tau_pos: Temperatures of positive pairs; broadcast to s_pos.
+        s_neg: Similarities (C, N, K) of negative pairs.
+        tau_neg: Temperatures of negative pairs; broadcast to s_neg.
+        ignored: True for what is no negative; broadcasts to s_neg.
+        positive_in_denominator: True is InfoNCE, False NT-Xent as published.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω.
+        omega_place: "inside" makes βΩ(τ) a part of each logit. "outside" is Eq. 3: the softmax of
+            s/τ alone, then + β Ω(τ⁺) − β Ω({τ⁻}).
+        omega_set: Ω of the set {τ⁻} outside the softmax, as in `omega_of_set`.
+
+    Returns:
+        The loss (C, N) of each anchor in each head.
+
+    Example:
+        >>> s_neg = torch.tensor([[[0.0, 0.5]]])
+        >>> tau = torch.tensor([0.5])
+        >>> softmax_contrast(torch.tensor([[[1.0]]]), tau, s_neg, tau)  # log(1 + e⁻² + e⁻¹)
+        tensor([[0.4076]])
     """
     if omega_place == "outside" and beta:
         plain = softmax_contrast(
@@ -102,9 +160,22 @@ def omega_of_set(
     ignored: torch.Tensor | None = None,
     omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
-    """Return Ω({τ⁻}) of the negatives of each anchor. tau: (C, N, K). Returns (C, N).
+    """Return Ω({τ⁻}) of the negatives of each anchor.
 
-    The mean of Ω, or the paper's set form (under Eq. 5), log Π τ + Σ 1/τ, which lacks D/2.
+    Args:
+        tau: Temperatures (C, N, K) of negative pairs.
+        prior_tau: Minimum τ₀ of Ω; the literal form does not use it.
+        ignored: True for what is no negative; broadcasts to tau.
+        omega_set: "mean" is the mean of Ω, "literal" the paper's set form (under Eq. 5),
+            log Π τ + Σ 1/τ, which lacks D/2.
+
+    Returns:
+        Ω of each set, (C, N).
+
+    Example:
+        >>> tau = torch.tensor([[[1.0, 1.0]]])
+        >>> omega_of_set(tau, prior_tau=0.1), omega_of_set(tau, 0.1, omega_set="literal")
+        (tensor([[1.]]), tensor([[2.]]))
     """
     each = omega(tau, prior_tau if omega_set == "mean" else 1.0)
     weight = torch.ones_like(each) if ignored is None else (~ignored).to(each).expand_as(each)
@@ -124,8 +195,24 @@ def mean_contrast(
 ) -> torch.Tensor:
     """Return −u⁺ + (1/κ) Σ u over the κ chosen negatives (Eq. 2.1, 2.4 with TopMax-κ; max: κ = 1).
 
-    s_pos: (C, N, 1), s_neg: (C, N, κ), temperatures broadcast. Returns (C, N). `omega_set` is the
-    regularizer of the chosen set: the mean of Ω, or the paper's sum without D/2.
+    Args:
+        s_pos: Similarities (C, N, 1) of positive pairs.
+        tau_pos: Temperatures of positive pairs; broadcast to s_pos.
+        s_neg: Similarities (C, N, κ) of the chosen negative pairs.
+        tau_neg: Temperatures of negative pairs; broadcast to s_neg.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω.
+        omega_set: The regularizer of the chosen set: the "mean" of Ω, or the paper's sum without
+            D/2 ("literal").
+
+    Returns:
+        The loss (C, N) of each anchor in each head.
+
+    Example:
+        >>> s_neg = torch.tensor([[[0.0, 0.5]]])
+        >>> tau = torch.tensor([0.5])
+        >>> mean_contrast(torch.tensor([[[1.0]]]), tau, s_neg, tau)  # −2 + (0 + 1)/2
+        tensor([[-1.5000]])
     """
     u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau).squeeze(-1)
     if omega_set == "literal":

@@ -14,8 +14,21 @@ OmegaReduction = Literal["mean", "sum"]
 def channels(z: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
     """Return the channels of a batch as items: standardized over the batch and divided by √N.
 
-    z: (C, N, D). Returns (C, D, N), whose dot products are correlations: 𝒞_lm = Σ_n z_ln z⁺_mn / N
-    (text under Table 1; the paper leaves standardization and 1/N to its reference).
+    Dot products of the result are correlations: 𝒞_lm = Σ_n z_ln z⁺_mn / N (text under Table 1;
+    the paper leaves standardization and 1/N to its reference).
+
+    Args:
+        z: Projections (C, N, D).
+        eps: Added to the variance of a channel.
+
+    Returns:
+        Channels (C, D, N).
+
+    Example:
+        >>> z = torch.tensor([[[1.0, -5.0], [3.0, 5.0]]])  # one head, N = 2 images, D = 2
+        >>> channels(z) @ channels(z).mT  # the correlations of the two channels
+        tensor([[[1.0000, 1.0000],
+                 [1.0000, 1.0000]]])
     """
     centered = z - z.mean(dim=1, keepdim=True)
     scale = torch.rsqrt(centered.square().mean(dim=1, keepdim=True) + eps)
@@ -34,12 +47,32 @@ def cross_correlation(
     prior_tau: float = 1.0,
     omega_reduction: OmegaReduction = "mean",
 ) -> torch.Tensor:
-    """Return Eq. 2.3 for each row l of the correlation matrix and head: (C, L), to be summed.
+    """Return Eq. 2.3 for each row l of the correlation matrix and head, to be summed.
 
-    c_pos: 𝒞_ll (C, L, 1), c_neg: rows 𝒞_lm (C, L, D), temperatures broadcast to them, ignored:
-    (L, D) True where m = l. An entry off the diagonal, λ𝒞²/τ − βΩ(τ), is the pair form of λ𝒞². Ω
-    is averaged over its entries by default: as the paper's sum, D = 2048 gives four million of
-    them, which swamp the rest. λ is `lam`.
+    An entry off the diagonal, λ𝒞²/τ − βΩ(τ), is the pair form of λ𝒞².
+
+    Args:
+        c_pos: Entries 𝒞_ll (C, L, 1) on the diagonal.
+        tau_pos: Temperatures of these entries; broadcast to c_pos.
+        c_neg: Rows 𝒞_lm (C, L, D).
+        tau_neg: Temperatures of the entries of rows; broadcast to c_neg.
+        ignored: (L, D), True where m = l; None where rows have no such entry.
+        lam: Weight λ of entries off the diagonal.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω.
+        omega_reduction: "mean" averages Ω over its entries. "sum" is the paper's: D = 2048 gives
+            four million of them, which swamp the rest.
+
+    Returns:
+        The loss (C, L) of each row in each head.
+
+    Example:
+        >>> c = torch.tensor([[[1.0, 0.5], [0.5, 0.8]]])
+        >>> diagonal = torch.eye(2, dtype=torch.bool)
+        >>> one = torch.ones(1)
+        >>> c_pos = c[:, diagonal].unsqueeze(-1)
+        >>> cross_correlation(c_pos, one, c, one, diagonal, lam=0.1)  # (1 − 𝒞_ll)² + λ𝒞_lm²
+        tensor([[0.0250, 0.0650]])
     """
     beta_pos, beta_neg = omega_weights(c_neg.shape[-1], beta, omega_reduction)
     loss = (1.0 - c_pos / tau_pos).square()

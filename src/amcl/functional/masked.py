@@ -15,11 +15,17 @@ _LONGEST = 10_000.0  # the longest wave of an embedding is this much longer than
 def patchify(images: torch.Tensor, patch: int) -> torch.Tensor:
     """Cut images into patches, row by row, as a vision transformer's tokens are ordered.
 
-    images: (N, 3, S, S) with S a multiple of `patch`. Returns (N, L, patch²·3); the values of a
-    patch run over its rows, columns and channels, channels fastest (MAE).
+    Args:
+        images: Images (N, 3, S, S) with S a multiple of `patch`.
+        patch: Side of a patch in pixels.
 
-    >>> patchify(torch.zeros(2, 3, 32, 32), patch=4).shape
-    torch.Size([2, 64, 48])
+    Returns:
+        Patches (N, L, patch²·3); the values of a patch run over its rows, columns and channels,
+        channels fastest (MAE).
+
+    Example:
+        >>> patchify(torch.zeros(2, 3, 32, 32), patch=4).shape
+        torch.Size([2, 64, 48])
     """
     if images.ndim != 4 or images.shape[2] != images.shape[3] or images.shape[2] % patch:
         raise ValueError(
@@ -35,11 +41,17 @@ def patchify(images: torch.Tensor, patch: int) -> torch.Tensor:
 def unpatchify(patches: torch.Tensor, patch: int) -> torch.Tensor:
     """Put patches together again, the inverse of `patchify`.
 
-    patches: (N, L, patch²·3) with L a square number. Returns images (N, 3, S, S).
+    Args:
+        patches: Patches (N, L, patch²·3) with L a square number.
+        patch: Side of a patch in pixels.
 
-    >>> images = torch.randn(2, 3, 32, 32)
-    >>> torch.equal(unpatchify(patchify(images, patch=4), patch=4), images)
-    True
+    Returns:
+        Images (N, 3, S, S).
+
+    Example:
+        >>> images = torch.randn(2, 3, 32, 32)
+        >>> torch.equal(unpatchify(patchify(images, patch=4), patch=4), images)
+        True
     """
     side = math.isqrt(patches.shape[1]) if patches.ndim == 3 else 0
     if not side or side**2 != patches.shape[1] or patches.shape[2] % patch**2:
@@ -56,7 +68,18 @@ def unpatchify(patches: torch.Tensor, patch: int) -> torch.Tensor:
 def normalized_patches(patches: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """Return (x − mean) / √(variance + ε) within each patch, which MAE predicts ("norm pix").
 
-    patches: (N, L, P), P above 1. The variance is the unbiased one, as in MAE's code.
+    The variance is the unbiased one, as in MAE's code.
+
+    Args:
+        patches: Patches (N, L, P), P above 1.
+        eps: ε, added to the variance.
+
+    Returns:
+        Patches of the same shape, with mean 0 and variance 1.
+
+    Example:
+        >>> normalized_patches(torch.tensor([[[1.0, 2.0, 3.0]]]))
+        tensor([[[-1.0000,  0.0000,  1.0000]]])
     """
     variance, mean = torch.var_mean(patches, dim=-1, keepdim=True)
     return (patches - mean) * torch.rsqrt(variance + eps)
@@ -65,9 +88,20 @@ def normalized_patches(patches: torch.Tensor, eps: float = 1e-6) -> torch.Tensor
 def masked_reconstruction(
     prediction: torch.Tensor, target: torch.Tensor, masked: torch.Tensor
 ) -> torch.Tensor:
-    """Return the mean squared error of the patches that were *masked* (MAE), one value.
+    """Return the mean squared error of the patches that were *masked* (MAE).
 
-    prediction, target: (N, L, P). Predictions of visible patches do not count.
+    Args:
+        prediction: Predicted patches (N, L, P). Those of visible patches do not count.
+        target: Patches (N, L, P) as they are.
+        masked: True where a patch was not seen, (N, L).
+
+    Returns:
+        One value.
+
+    Example:
+        >>> prediction = torch.tensor([[[1.0], [3.0]]])
+        >>> masked_reconstruction(prediction, torch.zeros(1, 2, 1), torch.tensor([[False, True]]))
+        tensor(9.)
     """
     return _mean_square(prediction, target, masked, "masked")
 
@@ -75,11 +109,22 @@ def masked_reconstruction(
 def noise_prediction(
     prediction: torch.Tensor, noise: torch.Tensor, masked: torch.Tensor
 ) -> torch.Tensor:
-    """Return the mean squared error of the noise in the *visible* patches (CAN), one value.
+    """Return the mean squared error of the noise in the *visible* patches (CAN).
 
-    prediction, noise: (N, L, P), the noise as it was added to the images, or `normalized_patches`
-    of it, as in CAN's code. Predictions of masked patches do not count: their noise was never
-    seen.
+    Args:
+        prediction: Predicted noise (N, L, P). That of masked patches does not count: their noise
+            was never seen.
+        noise: The noise (N, L, P) as it was added to the images, or `normalized_patches` of it, as
+            in CAN's code.
+        masked: True where a patch was not seen, (N, L).
+
+    Returns:
+        One value.
+
+    Example:
+        >>> prediction = torch.tensor([[[1.0], [3.0]]])
+        >>> noise_prediction(prediction, torch.zeros(1, 2, 1), torch.tensor([[False, True]]))
+        tensor(1.)
     """
     return _mean_square(prediction, noise, ~masked, "visible")
 
@@ -105,13 +150,23 @@ def sincos_positions(
     cls_token: bool = False,
     dtype: torch.dtype = torch.float32,
 ) -> torch.Tensor:
-    """Return the fixed embedding of the positions of patches (MAE): (rows·cols, dim), row by row.
+    """Return the fixed embedding of the positions of patches (MAE).
 
     Half of the width encodes the column, the other half the row, each as sin(pω) … cos(pω) with
-    ω = 10,000^(−4i/dim), i = 0 … dim/4 − 1. `cls_token` puts zeros for a class token in front.
+    ω = 10,000^(−4i/dim), i = 0 … dim/4 − 1.
 
-    >>> sincos_positions(192, (8, 8), cls_token=True).shape
-    torch.Size([65, 192])
+    Args:
+        dim: Width of the embedding, a multiple of 4.
+        grid: Numbers of rows and columns of patches.
+        cls_token: Put zeros for a class token in front.
+        dtype: Type of the result.
+
+    Returns:
+        Embeddings (rows·cols, dim), row by row; one row more with a class token.
+
+    Example:
+        >>> sincos_positions(192, (8, 8), cls_token=True).shape
+        torch.Size([65, 192])
     """
     if dim < 4 or dim % 4:
         raise ValueError(f"sin-cos positions take a width that 4 divides, got {dim}.")
@@ -128,9 +183,20 @@ def sincos_positions(
 
 
 def sincos_levels(sigma: torch.Tensor, dim: int) -> torch.Tensor:
-    """Return the embedding of noise levels (CAN): sin(σω) … cos(σω). sigma: (N,). Returns (N, dim).
+    """Return the embedding of noise levels (CAN): sin(σω) … cos(σω).
 
     ω = 10,000^(−i/(dim/2 − 1)), i = 0 … dim/2 − 1, as CAN's code takes it from diffusion models.
+
+    Args:
+        sigma: Noise levels σ, (N,).
+        dim: Width of the embedding, even and at least 4.
+
+    Returns:
+        Embeddings (N, dim).
+
+    Example:
+        >>> sincos_levels(torch.tensor([0.0]), dim=4)
+        tensor([[0., 0., 1., 1.]])
     """
     if dim < 4 or dim % 2:
         raise ValueError(f"noise levels take an even width of at least 4, got {dim}.")

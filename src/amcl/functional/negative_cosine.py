@@ -10,7 +10,20 @@ def negative_cosine(
 ) -> torch.Tensor:
     """Return one direction of Eq. 2.2: −s/(2τ) + β Ω(τ) for each pair and head.
 
-    s: sim(z, [h]) and tau, shapes that broadcast together. Ω carries no ½ in the paper, so this is
-    −½ of the pair form with 2β. With τ = 1 it is Eq. 1.2 plus the constant β.
+    Ω carries no ½ in the paper, so this is −½ of the pair form with 2β. With τ = 1 it is Eq. 1.2
+    plus the constant β.
+
+    Args:
+        s: Similarities sim(z, [h]) of any shape.
+        tau: Temperatures, which broadcast together with s.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω.
+
+    Returns:
+        The loss of each pair, in the shape that s and tau broadcast to.
+
+    Example:
+        >>> negative_cosine(torch.tensor([1.0, 0.5]), torch.tensor([1.0]))
+        tensor([-0.5000, -0.2500])
     """
     return -0.5 * pair_logit(s, tau, 2.0 * beta, prior_tau)

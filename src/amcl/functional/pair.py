@@ -19,11 +19,21 @@ def pair_logit(
 ) -> torch.Tensor:
     """Return u = s/τ − β Ω(τ) with Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 3 and 4, one pair and head).
 
-    At β = 1 and τ₀ = 2/D it is the log of the Gaussian of Eq. 8 up to a constant. s and tau
-    broadcast together; β = 0 leaves s/τ, the logit of every contrastive loss. Differentiable once.
+    At β = 1 and τ₀ = 2/D it is the log of the Gaussian of Eq. 8 up to a constant. β = 0 leaves
+    s/τ, the logit of every contrastive loss. Differentiable once.
 
-    >>> pair_logit(torch.tensor([0.5]), torch.tensor([0.1]))
-    tensor([5.])
+    Args:
+        s: Similarities of any shape.
+        tau: Temperatures, which broadcast together with s.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω.
+
+    Returns:
+        Logits u, in the shape that s and tau broadcast to.
+
+    Example:
+        >>> pair_logit(torch.tensor([0.5]), torch.tensor([0.1]))
+        tensor([5.])
     """
     return _PairLogit.apply(s, tau, beta, prior_tau)  # type: ignore[no-any-return]
 
@@ -37,10 +47,21 @@ def pair_logsumexp(
 ) -> torch.Tensor:
     """Return log Σ exp(u) over the last dimension, without `ignored` pairs (Eq. 6, 7, 9).
 
-    s, tau and ignored broadcast to (…, M). Returns (…). Differentiable once.
+    Differentiable once.
 
-    >>> pair_logsumexp(torch.tensor([0.1, 0.1]), torch.tensor([0.1]))  # 1 + log 2
-    tensor(1.6931)
+    Args:
+        s: Similarities (…, M).
+        tau: Temperatures, which broadcast to (…, M).
+        ignored: True for pairs that do not count; broadcasts to (…, M).
+        beta: Weight β of Ω in u.
+        prior_tau: Minimum τ₀ of Ω.
+
+    Returns:
+        One value for each anchor, (…).
+
+    Example:
+        >>> pair_logsumexp(torch.tensor([0.1, 0.1]), torch.tensor([0.1]))  # 1 + log 2
+        tensor(1.6931)
     """
     return _PairLogSumExp.apply(s, tau, ignored, beta, prior_tau)  # type: ignore[no-any-return]
 

@@ -8,15 +8,38 @@ import torch.nn.functional as F
 
 
 def unit(z: torch.Tensor) -> torch.Tensor:
-    """Scale each vector to length one, so that a dot product is the cosine sim(z, z')."""
+    """Scale each vector to length one, so that a dot product is the cosine sim(z, z').
+
+    Args:
+        z: Vectors (…, D).
+
+    Returns:
+        Vectors of the same shape; a vector of zeros stays one.
+
+    Example:
+        >>> unit(torch.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
     return F.normalize(z, dim=-1)
 
 
 def mean_cosine(mean: torch.Tensor, n: int) -> torch.Tensor:
     """Return the mean cosine of two different items out of n, from the mean of their unit vectors.
 
-    mean: (C, 1, D). Returns (C, 1, 1). The squared length of the mean is the mean cosine of all n²
-    pairs, of which n are pairs of an item with itself. One item alone has 0.
+    The squared length of the mean is the mean cosine of all n² pairs, of which n are pairs of an
+    item with itself.
+
+    Args:
+        mean: Mean (C, 1, D) of n unit vectors.
+        n: Number of items.
+
+    Returns:
+        Mean cosines (C, 1, 1). One item alone has 0.
+
+    Example:
+        >>> z = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]])  # two items at a right angle
+        >>> mean_cosine(z.mean(dim=1, keepdim=True), n=2)
+        tensor([[[0.]]])
     """
     mean_of_all = mean.square().sum(-1, keepdim=True)
     return (n * mean_of_all - 1.0) / (n - 1) if n > 1 else torch.zeros_like(mean_of_all)
@@ -25,8 +48,17 @@ def mean_cosine(mean: torch.Tensor, n: int) -> torch.Tensor:
 def paired(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return the dot product of each anchor with its partner.
 
-    a, b: (C, N, D), either may have one head for all. Returns (C, N, 1): one column, so that
-    a partner is a list of candidates of length one.
+    Args:
+        a: Anchors (C, N, D).
+        b: Partners (C, N, D). Either may have one head for all.
+
+    Returns:
+        Dot products (C, N, 1): one column, so that a partner is a list of candidates of length
+        one.
+
+    Example:
+        >>> paired(torch.ones(3, 8, 4), torch.ones(1, 8, 4)).shape
+        torch.Size([3, 8, 1])
     """
     return (a * b).sum(-1, keepdim=True)
 
@@ -34,6 +66,15 @@ def paired(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def all_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return the dot product of each anchor with each candidate of the same head.
 
-    a: (C, N, D), b: (C, M, D). Returns (C, N, M).
+    Args:
+        a: Anchors (C, N, D).
+        b: Candidates (C, M, D).
+
+    Returns:
+        Dot products (C, N, M).
+
+    Example:
+        >>> all_pairs(torch.ones(3, 8, 4), torch.ones(3, 16, 4)).shape
+        torch.Size([3, 8, 16])
     """
     return a @ b.mT

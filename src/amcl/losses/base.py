@@ -71,15 +71,35 @@ class HeadLoss(nn.Module):
         self.validate = validate
 
     def set_epoch(self, epoch: float) -> None:
-        """Pass the epoch on to the temperature scheme."""
+        """Pass the epoch on to the temperature scheme.
+
+        Args:
+            epoch: Epochs since the start of training; fractions count.
+        """
         self.temperature.set_epoch(epoch)
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
-        """Return s and τ of all items of z0 with all items of z1, (C, N, D) each, for analysis."""
+        """Return s and τ of all items of z0 with all items of z1, for analysis.
+
+        Args:
+            z0: Projections (C, N, D) of the first view.
+            z1: Projections (C, N, D) of the second view.
+
+        Returns:
+            Similarities, temperatures and the bounds of τ.
+        """
         raise NotImplementedError
 
     def cosines(self, z0: torch.Tensor, z1: torch.Tensor) -> torch.Tensor:
-        """Return sim(z, z') (C, N, N) of all images in z0 with all in z1, (C, N, D) each."""
+        """Return sim(z, z') of all images in z0 with all in z1.
+
+        Args:
+            z0: Projections (C, N, D) of the first view.
+            z1: Projections (C, N, D) of the second view.
+
+        Returns:
+            Cosines (C, N, N).
+        """
         with full_precision(z0):
             z0, _ = self._split("z0", z0)
             z1, _ = self._split("z1", z1)

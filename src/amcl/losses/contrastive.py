@@ -147,7 +147,20 @@ class ContrastiveLoss(PairLoss):
             return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum() / n))
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
-        """Return s and τ of each image of the first view with each of the second, in each head."""
+        """Return s and τ of each image of the first view with each of the second, in each head.
+
+        Args:
+            z0: Projections (C, N, D) of the first view.
+            z1: Projections (C, N, D) of the second view.
+
+        Returns:
+            Similarities and temperatures, (C, N, N) each, and the bounds of τ.
+
+        Example:
+            >>> loss = AMCLLoss(num_heads=3, dim=8)
+            >>> loss.pair_matrix(*torch.randn(2, 3, 4, 8)).tau.shape
+            torch.Size([3, 4, 4])
+        """
         with full_precision(z0):
             return self._matrix(*self._views(z0, z1))
 

@@ -96,7 +96,16 @@ class CrossCorrelationLoss(PairLoss):
     def forward(
         self, z0: torch.Tensor, z1: torch.Tensor, *, return_stats: bool = False
     ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
-        """Compute the loss of two views, (C, N, D) each, and its statistics on request."""
+        """Compute the loss of two views.
+
+        Args:
+            z0: Projections (C, N, D) of the first view.
+            z1: Projections (C, N, D) of the second view.
+            return_stats: Return statistics too.
+
+        Returns:
+            The loss, or the loss and its statistics.
+        """
         with full_precision(z0):
             rows, columns = self._views(z0, z1)
             dim = rows.vectors.shape[1]
@@ -109,7 +118,15 @@ class CrossCorrelationLoss(PairLoss):
             return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum()))
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
-        """Return correlations 𝒞_lm and τ_lm of the channels of two views: (C, D, D) each."""
+        """Return correlations 𝒞_lm and τ_lm of the channels of two views.
+
+        Args:
+            z0: Projections (C, N, D) of the first view.
+            z1: Projections (C, N, D) of the second view.
+
+        Returns:
+            Correlations and temperatures, (C, D, D) each, and the bounds of τ.
+        """
         with full_precision(z0):
             return self._matrix(*self._views(z0, z1))
 

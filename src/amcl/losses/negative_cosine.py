@@ -100,9 +100,16 @@ class NegativeCosineLoss(HeadLoss):
                 return loss, LossStats(PairStats.of(s, tau, None, bounds), None, terms)
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
-        """Return s and τ of each prediction z0 (C, N, D) with each target z1 (N, D) or (C, N, D).
+        """Return s and τ of each prediction with each target.
 
         The loss itself sees positive pairs alone: τ of the others is that of the positive branch.
+
+        Args:
+            z0: Predictions (C, N, D) from the first view.
+            z1: Targets (N, D) or (C, N, D) of the second view.
+
+        Returns:
+            Similarities and temperatures, (C, N, N) each, and the bounds of τ.
         """
         with full_precision(z0):
             s, tau = self._direction(("z0", z0), ("z1", z1), F.all_pairs)

@@ -152,7 +152,7 @@ class PairLoss(HeadLoss):
         return None
 
     def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:
-        """Return the level that similarities of an anchor are measured from, (C, N, 1), or None."""
+        """Return the level from which similarities of each anchor count, (C, N, 1); None: 0."""
         return None
 
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:

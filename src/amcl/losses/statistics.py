@@ -28,6 +28,11 @@ class PairStats:
         tau_variance: Variance of the temperature.
         at_lower: Share of pairs whose τ is at its lower bound; None without bounds.
         at_upper: Share of pairs whose τ is at its upper bound; None without bounds.
+
+    Example:
+        >>> s = torch.tensor([[[0.2, 0.4]]])  # one head, one anchor, two candidates
+        >>> PairStats.of(s, torch.tensor([0.1]), ignored=None, bounds=None).s
+        tensor([0.3000])
     """
 
     count: torch.Tensor
@@ -49,7 +54,17 @@ class PairStats:
         ignored: torch.Tensor | None,
         bounds: tuple[float, float] | None,
     ) -> "PairStats":
-        """Return the statistics of pairs. s: (C, N, M); τ and ignored broadcast to it."""
+        """Return the statistics of pairs.
+
+        Args:
+            s: Similarities (C, N, M).
+            tau: Temperatures, which broadcast to s.
+            ignored: True for what is no pair; broadcasts to s.
+            bounds: Lower and upper limit of τ; None where it has none.
+
+        Returns:
+            Means over the pairs of each head.
+        """
         s = s.detach()
         tau = tau.detach().expand_as(s)
         weight = torch.ones_like(s)
@@ -145,7 +160,17 @@ class LossStats:
         return replace(self, terms=terms)
 
     def to_dict(self) -> dict[str, float]:
-        """Return numbers for a log, heads counted from 1: `tau_positive/head1`, `term/positive`."""
+        """Return the statistics as numbers for a log.
+
+        Returns:
+            Numbers by name, heads counted from 1: `tau_positive/head1`, `term/positive`.
+
+        Example:
+            >>> from amcl.losses import AMCLLoss
+            >>> _, stats = AMCLLoss(2, 8)(*torch.randn(2, 2, 4, 8), return_stats=True)
+            >>> "tau_positive/head1" in stats.to_dict()
+            True
+        """
         out = {f"term/{name}": value.item() for name, value in self.terms.items()}
         for sign, stats in (("positive", self.positive), ("negative", self.negative)):
             if stats is None:

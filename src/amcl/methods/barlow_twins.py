@@ -16,7 +16,12 @@ from amcl.temperature import ConstantSettings, TemperatureSettings
 
 @dataclass(frozen=True, kw_only=True)
 class BarlowTwinsSettings(HeadSettings):
-    """Barlow Twins. Temperatures lie around 1."""
+    """Settings of Barlow Twins. Temperatures lie around 1.
+
+    Example:
+        >>> BarlowTwinsSettings().amcl().temperature.tau_range(dim=2048)
+        (0.5, 1.5)
+    """
 
     name: ClassVar[str] = "barlow"
     title: ClassVar[str] = "Barlow Twins"
@@ -40,7 +45,19 @@ class BarlowTwinsSettings(HeadSettings):
 
 @register_method(BarlowTwinsSettings)
 class BarlowTwins(HeadMethod):
-    """Barlow Twins (Eq. 2.3), and with several heads and adaptive temperatures + AMCL."""
+    """Barlow Twins (Eq. 2.3), and with several heads and adaptive temperatures + AMCL.
+
+    Args:
+        settings: Settings of heads, temperature and loss.
+        backbone: The network that is trained.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> method = BarlowTwins(BarlowTwinsSettings(heads=3, projector=(16, 8)), backbone)
+        >>> method(torch.randn(2, 4, 3, 32, 32)).shape
+        torch.Size([])
+    """
 
     def __init__(self, settings: BarlowTwinsSettings, backbone: Backbone) -> None:
         loss = CrossCorrelationLoss(

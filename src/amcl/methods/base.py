@@ -17,7 +17,14 @@ C = TypeVar("C")  # a whole configuration, of which a method's settings are a pa
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings:
-    """Settings of a method, and the traits by which the rest of the library treats it."""
+    """Settings of a method, and the traits by which the rest of the library treats it.
+
+    Example:
+        >>> from amcl.methods import settings_class
+        >>> settings = settings_class("simclr")()
+        >>> settings.label, settings.has_negatives, settings.num_negatives(batch_size=8)
+        ('SimCLR', True, 14)
+    """
 
     name: ClassVar[str]
     """Name on the command line and in files."""
@@ -103,7 +110,13 @@ class MethodSettings:
 
 
 class Drawn(NamedTuple):
-    """Random numbers of a method for n images with V views each, on the CPU."""
+    """Random numbers of a method for n images with V views each, on the CPU.
+
+    Example:
+        >>> drawn = Drawn(torch.ones(2, 8, 64) > 0, torch.zeros(2, 8), torch.arange(16).view(2, 8))
+        >>> drawn.rows(0, 4).masked.shape
+        torch.Size([2, 4, 64])
+    """
 
     masked: torch.Tensor
     """True where a patch is not seen, (V, n, L)."""
@@ -113,12 +126,34 @@ class Drawn(NamedTuple):
     """Seeds of the noise of each view, (V, n)."""
 
     def rows(self, start: int, stop: int) -> "Drawn":
-        """Return the numbers of images start … stop − 1: the part of a rank or a micro-batch."""
+        """Return the numbers of images start … stop − 1: the part of a rank or a micro-batch.
+
+        Args:
+            start: Index of the first image.
+            stop: Index behind that of the last image.
+
+        Returns:
+            The same of fewer images.
+        """
         return Drawn(*(value[:, start:stop] for value in self))
 
 
 class Method(nn.Module):
-    """A self-supervised method: views of N images in, a loss out."""
+    """A self-supervised method: views of N images in, a loss out.
+
+    Args:
+        settings: Settings of the method.
+        backbone: The network that is trained.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> class Mean(Method):
+        ...     def forward(self, views, watch=False):
+        ...         return torch.stack([self.backbone(view).mean() for view in views]).sum()
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> Mean(MethodSettings(), backbone)(torch.randn(2, 4, 3, 32, 32)).shape
+        torch.Size([])
+    """
 
     num_views: ClassVar[int] = 2
     """Number of views of full size that it takes of each image."""
@@ -146,14 +181,14 @@ class Method(nn.Module):
         raise NotImplementedError
 
     def draw(self, n: int, generator: torch.Generator) -> Drawn | None:
-        """Draw the random numbers of n images beside their views, such as masks and noise.
+        """Draw what the method needs for n images beside their views: masks, noise.
 
         Args:
             n: Number of images.
-            generator: Generator on the CPU.
+            generator: Source of randomness, on the CPU.
 
         Returns:
-            The numbers; None for a method that needs none.
+            The random numbers; None for a method that needs none.
         """
         return None
 
@@ -161,11 +196,21 @@ class Method(nn.Module):
         """Draw the backbone's first weights, where the method has its own initialization."""
 
     def load_backbone(self, weights: Mapping[str, torch.Tensor], source: object) -> None:
-        """Load the backbone's first weights, with timm's keys."""
+        """Load the backbone's first weights.
+
+        Args:
+            weights: Weights with timm's keys.
+            source: Their origin, for messages.
+        """
         self.backbone.load(weights, source)
 
     def before_step(self, epoch: float, progress: float) -> None:
-        """Prepare a step after `epoch` epochs, which is a share `progress` of the run."""
+        """Prepare a step.
+
+        Args:
+            epoch: Epochs since the start of the run; fractions count.
+            progress: Share of the run that is done, from 0 to 1.
+        """
 
     def after_step(self) -> None:
         """Finish a step, after the optimizer's."""
@@ -188,18 +233,18 @@ def pair(views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the two views of a method that compares two.
 
     Args:
-        views: Views of N images, tensors (N, 3, S, S).
+        views: Two tensors (N, 3, S, S).
 
     Returns:
-        The first and the second view.
+        Both views.
 
     Raises:
-        ValueError: There are more or fewer than two.
+        ValueError: If there is another number of views.
 
     Example:
-        >>> first, second = pair([torch.zeros(8, 3, 32, 32), torch.ones(8, 3, 32, 32)])
-        >>> second.shape
-        torch.Size([8, 3, 32, 32])
+        >>> view0, view1 = pair(torch.zeros(2, 4, 3, 32, 32))
+        >>> view0.shape
+        torch.Size([4, 3, 32, 32])
     """
     if len(views) != 2:
         raise ValueError(

@@ -19,7 +19,12 @@ from amcl.settings import non_negative
 
 @dataclass(frozen=True, kw_only=True)
 class CANSettings(ContrastiveSettings, MaskedSettings):
-    """CAN. Heads and temperature are those of its contrastive term."""
+    """Settings of CAN. Heads and temperature are those of its contrastive term.
+
+    Example:
+        >>> CANSettings().amcl().describe()
+        'can, 3 heads, adaptive temperature'
+    """
 
     name: ClassVar[str] = "can"
     title: ClassVar[str] = "CAN"
@@ -52,6 +57,21 @@ class CAN(HeadMethod):
 
     The heads read what the backbone makes of the visible patches: with `pool="mean"` their mean,
     as published. `project` and `compared` show the backbone whole pictures, without masks or noise.
+
+    Args:
+        settings: Settings of heads, temperature, masks, noise, decoder and loss.
+        backbone: The network that is trained, a plain vision transformer.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> vit = BackboneSettings(name="vit_tiny_patch16_224", width=0.125)
+        >>> decoder = {"decoder_dim": 8, "decoder_depth": 1, "decoder_heads": 2}
+        >>> settings = CANSettings(projector=(16, 8), **decoder)
+        >>> method = CAN(settings, Backbone(vit, image_size=32))
+        >>> method(torch.randn(2, 4, 3, 32, 32), watch=True).shape
+        torch.Size([])
+        >>> sorted(method.terms)
+        ['contrast', 'denoising', 'reconstruction']
     """
 
     settings: CANSettings

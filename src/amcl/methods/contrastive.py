@@ -1,4 +1,4 @@
-"""Settings of the contrastive loss, which SimCLR, MoCo and CAN share."""
+"""Shared by the contrastive methods: the settings of the contrastive loss."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -64,10 +64,13 @@ class ContrastiveSettings(HeadSettings):
         return math.ceil((self.top_k or 0) / self.views_of_negatives) + 1
 
     def make_loss(self, negatives: Literal["both_views", "other_view"]) -> ContrastiveLoss:
-        """Make the contrastive loss.
+        """Make the contrastive loss of these settings.
 
         Args:
-            negatives: Views of other images that are negatives.
+            negatives: "both_views" or "other_view", as in `ContrastiveLoss`.
+
+        Returns:
+            The loss, with its temperature scheme.
         """
         return ContrastiveLoss(
             **self.loss_settings(),

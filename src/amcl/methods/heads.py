@@ -43,7 +43,13 @@ RULES = (
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSettings(MethodSettings):
-    """Heads and temperature. One head and a constant temperature are the method as published."""
+    """Heads and temperature. One head and a constant temperature are the method as published.
+
+    Example:
+        >>> from amcl.methods import SimCLRSettings
+        >>> SimCLRSettings().amcl().describe()
+        'simclr, 3 heads, adaptive temperature'
+    """
 
     has_heads: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule, ...]] = RULES
@@ -123,6 +129,9 @@ class HeadSettings(MethodSettings):
 
         Args:
             scheme: Settings of the scheme.
+
+        Returns:
+            The reason as part of a sentence, or an empty string.
         """
         if scheme.needs_negatives and "negative" not in cls.signs:
             return f"adapts the temperatures of negative pairs, and {cls.title} has none"
@@ -158,9 +167,12 @@ class HeadSettings(MethodSettings):
         """Make the projectors.
 
         Args:
-            in_dim: Width of the features.
-            num_heads: Number of projectors.
-            extra: Number of outputs beyond D, for the temperature.
+            in_dim: Width of the input.
+            num_heads: Number C of heads.
+            extra: Number of outputs beyond D.
+
+        Returns:
+            The projectors, with outputs (C, N, D + extra).
         """
         *hidden, dim = self.projector
         return ProjectionHeads(
@@ -179,6 +191,20 @@ class HeadMethod(Method):
 
     The same class is a method as published (one head, constant temperature) and its AMCL form
     (several heads, adaptive temperature): only settings differ.
+
+    Args:
+        settings: Settings of heads and temperature.
+        backbone: The network that is trained.
+        heads: Projection heads behind the backbone.
+        loss: Loss over the projections.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> from amcl.methods import SimCLR, SimCLRSettings
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> method = SimCLR(SimCLRSettings(heads=3, projector=(16, 8)), backbone)
+        >>> isinstance(method, HeadMethod), method.project(torch.randn(4, 3, 32, 32)).shape
+        (True, torch.Size([3, 4, 8]))
     """
 
     def __init__(
@@ -189,18 +215,26 @@ class HeadMethod(Method):
         self.loss = loss
 
     def project(self, images: torch.Tensor) -> torch.Tensor:
-        """Return the projections z of images, (C, N, D)."""
+        """Return the projections z of images.
+
+        Args:
+            images: Images (N, 3, S, S).
+
+        Returns:
+            Projections (C, N, D), with extra outputs of the temperature still attached.
+        """
         z: torch.Tensor = self.heads(self.backbone(images))
         return z
 
     def compared(self, views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the tensors that the loss compares, (C, N, D) each.
-
-        The second one is the target of the first. Extra outputs of the temperature are still
-        attached: `loss.pair_matrix` removes them.
+        """Return what the loss compares of two views of N images.
 
         Args:
-            views: Two views of N images.
+            views: Two tensors (N, 3, S, S).
+
+        Returns:
+            Projections (C, N, D) of the first view, and their targets, of the second. Extra outputs
+            of the temperature are still attached: `loss.pair_matrix` removes them.
         """
         view0, view1 = pair(views)
         return self.project(view0), self.project(view1)

@@ -21,7 +21,12 @@ _CROP_AND_FLIP = "ae"  # MAE augments with these alone
 
 @dataclass(frozen=True, kw_only=True)
 class LGPSettings(MoCoV3Settings, MaskedSettings):
-    """LGP. Masks and decoder are those of its first stage, MAE, which --init leaves out."""
+    """Settings of LGP. Masks and decoder are those of its first stage, MAE; --init leaves it out.
+
+    Example:
+        >>> LGPSettings(mae_epochs=100).first_stage_epochs
+        100
+    """
 
     name: ClassVar[str] = "lgp"
     title: ClassVar[str] = "LGP"
@@ -95,6 +100,18 @@ class LGP(MoCoV3):
     """LGP's second stage, and with several heads and adaptive temperatures LGP + AMCL.
 
     `load_backbone` takes the weights of the first stage.
+
+    Args:
+        settings: Settings of heads, temperature, learning rates and loss.
+        backbone: The network that is trained, a plain vision transformer.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> vit = BackboneSettings(name="vit_tiny_patch16_224", width=0.125)
+        >>> settings = LGPSettings(projector=(16, 8), predictor=8, thirds=(0.1, 0.5, 1.0))
+        >>> method = LGP(settings, Backbone(vit, image_size=32))
+        >>> sorted(set(method.lr_scales().values()))
+        [0.1, 0.5, 1.0]
     """
 
     def __init__(self, settings: LGPSettings, backbone: Backbone) -> None:
@@ -124,7 +141,7 @@ class LGP(MoCoV3):
         return loss + self.pull * distance
 
     def lr_scales(self) -> dict[nn.Parameter, float]:
-        """Return scales by thirds of the blocks: embeddings as the first, all else as the last."""
+        """Return scales by thirds of the blocks; embeddings have the first, the rest the last."""
         network: Any = self.backbone.network
         depth = len(network.blocks)
         scales = dict.fromkeys(self.parameters(), self.thirds[2])
@@ -140,7 +157,7 @@ class LGP(MoCoV3):
         yield from (p for p in (network.cls_token, network.pos_embed) if p is not None)
 
     def _pulled(self) -> list[nn.Parameter]:
-        """Return the parameters held near the first stage: embeddings and half of the blocks."""
+        """Return the parameters held near the first stage's: embeddings and half of the blocks."""
         network: Any = self.backbone.network
         half = network.blocks[: len(network.blocks) // 2]
         parameters = [*self._embeddings(), *half.parameters()]

@@ -16,7 +16,12 @@ from amcl.modules import encode_visible, fix_positions, init_xavier
 
 @dataclass(frozen=True, kw_only=True)
 class MAESettings(MaskedSettings):
-    """MAE. It has no heads and no temperature."""
+    """Settings of MAE. It has no heads and no temperature.
+
+    Example:
+        >>> MAESettings().facts()
+        [('masked', '75% of the patches')]
+    """
 
     name: ClassVar[str] = "mae"
     title: ClassVar[str] = "MAE"
@@ -26,7 +31,20 @@ class MAESettings(MaskedSettings):
 
 @register_method(MAESettings)
 class MAE(Method):
-    """A masked autoencoder: LGP's first stage, and a reference without contrast."""
+    """A masked autoencoder: LGP's first stage, and a reference without contrast.
+
+    Args:
+        settings: Settings of masks and decoder.
+        backbone: The network that is trained, a plain vision transformer.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> vit = BackboneSettings(name="vit_tiny_patch16_224", width=0.125)
+        >>> settings = MAESettings(decoder_dim=8, decoder_depth=1, decoder_heads=2)
+        >>> method = MAE(settings, Backbone(vit, image_size=32))
+        >>> method([torch.randn(4, 3, 32, 32)]).shape
+        torch.Size([])
+    """
 
     num_views = 1
     settings: MAESettings

@@ -50,7 +50,14 @@ class MaskedSettings(MethodSettings):
         return [*super().facts(), ("masked", f"{self.mask_ratio:.0%} of the patches")]
 
     def make_decoder(self, backbone: Backbone) -> MaskedDecoder:
-        """Make the decoder for a backbone."""
+        """Make the decoder of these settings.
+
+        Args:
+            backbone: A backbone that is a plain vision transformer.
+
+        Returns:
+            The decoder for its width, grid and patches.
+        """
         vit = plain_vit(backbone.network)
         if any(True for _ in vit.fc_norm.parameters()):
             raise ValueError(
@@ -73,7 +80,15 @@ class MaskedSettings(MethodSettings):
         )
 
     def targets(self, images: torch.Tensor, patch: int) -> torch.Tensor:
-        """Return the patches that the decoder predicts, of images or of their noise: (N, L, P)."""
+        """Return the values to predict.
+
+        Args:
+            images: Images (N, 3, S, S), or their noise.
+            patch: Side of a patch in pixels.
+
+        Returns:
+            Patches (N, L, P).
+        """
         patches = F.patchify(images, patch)
         return F.normalized_patches(patches) if self.normalize_targets else patches
 
@@ -85,7 +100,18 @@ class MaskedSettings(MethodSettings):
         generator: torch.Generator,
         noise: float = 0.0,
     ) -> Drawn:
-        """Draw masks for views of n images, and σ uniformly from 0 to `noise`."""
+        """Draw masks and noise levels.
+
+        Args:
+            views: Number V of views.
+            n: Number of images.
+            backbone: The backbone, which has L patches.
+            generator: Source of randomness, on the CPU.
+            noise: Greatest σ; each is uniform from 0 to it.
+
+        Returns:
+            The random numbers of all views.
+        """
         tokens = backbone.network.patch_embed.num_patches
         masks = [random_mask(n, tokens, self.mask_ratio, generator) for _ in range(views)]
         sigma = noise * torch.rand(views, n, generator=generator)
@@ -94,15 +120,23 @@ class MaskedSettings(MethodSettings):
 
 
 def patch_of(backbone: Backbone) -> int:
-    """Return the side, in pixels, of the patches that a vision transformer sees."""
+    """Return the side in pixels of the patches that a vision transformer sees."""
     side: int = plain_vit(backbone.network).patch_embed.patch_size[0]
     return side
 
 
 def noise_like(images: torch.Tensor, sigma: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
-    """Return Gaussian noise for images (N, 3, S, S), with σ and a seed for each, both (N,).
+    """Draw Gaussian noise for images.
 
-    The noise of an image depends on its seed alone, not on its batch or process.
+    The noise of an image follows from its seed alone, whatever batch or process it is in.
+
+    Args:
+        images: Images (N, 3, S, S).
+        sigma: σ of the noise of each image, (N,).
+        seeds: Seed of each image, (N,).
+
+    Returns:
+        Noise of the shape of the images.
     """
     noise = torch.empty_like(images)
     if images.is_meta:  # shapes alone, which no generator is for

@@ -16,7 +16,12 @@ from amcl.modules import Queue
 
 @dataclass(frozen=True, kw_only=True)
 class MoCoSettings(MomentumSettings):
-    """MoCo."""
+    """Settings of MoCo.
+
+    Example:
+        >>> MoCoSettings(queue=1024).num_negatives(batch_size=256)
+        1024
+    """
 
     name: ClassVar[str] = "moco"
     title: ClassVar[str] = "MoCo"
@@ -68,7 +73,19 @@ class MoCoSettings(MomentumSettings):
 
 @register_method(MoCoSettings)
 class MoCo(MomentumMethod):
-    """MoCo, with a queue of projections for each head (Eq. 2.4), and MoCo + AMCL."""
+    """MoCo, with a queue of projections for each head (Eq. 2.4), and MoCo + AMCL.
+
+    Args:
+        settings: Settings of heads, temperature, queue, momentum and loss.
+        backbone: The network that is trained.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> method = MoCo(MoCoSettings(heads=3, projector=(16, 8), queue=32), backbone)
+        >>> method(torch.randn(2, 4, 3, 32, 32)).shape, method.queue.z.shape
+        (torch.Size([]), torch.Size([3, 32, 8]))
+    """
 
     def __init__(self, settings: MoCoSettings, backbone: Backbone) -> None:
         loss = settings.make_loss("other_view")
@@ -114,7 +131,7 @@ class MoCo(MomentumMethod):
 
     @torch.no_grad()
     def _keys_of(self, view: torch.Tensor) -> torch.Tensor:
-        """Return the keys of a view, whose batch norm sees images of other processes too.
+        """Return keys of a view; batch norm sees them among images of other processes.
 
         Otherwise the statistics that a query shares with its key would give the positive away.
         """

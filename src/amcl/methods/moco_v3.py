@@ -17,7 +17,12 @@ from amcl.temperature import ConstantSettings, TemperatureSettings
 
 @dataclass(frozen=True, kw_only=True)
 class MoCoV3Settings(MomentumSettings):
-    """MoCo v3."""
+    """Settings of MoCo v3.
+
+    Example:
+        >>> MoCoV3Settings().loss_scale  # 2τ
+        0.4
+    """
 
     name: ClassVar[str] = "mocov3"
     title: ClassVar[str] = "MoCo v3"
@@ -54,6 +59,17 @@ class MoCoV3(MomentumMethod):
     """MoCo v3, and with several heads and adaptive temperatures (Eq. 2.4) MoCo v3 + AMCL.
 
     Each head has its own projector and predictor.
+
+    Args:
+        settings: Settings of heads, predictors, temperature, momentum and loss.
+        backbone: The network that is trained.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> settings = MoCoV3Settings(heads=3, projector=(16, 8), predictor=8)
+        >>> MoCoV3(settings, backbone)(torch.randn(2, 4, 3, 32, 32)).shape
+        torch.Size([])
     """
 
     def __init__(self, settings: MoCoV3Settings, backbone: Backbone) -> None:

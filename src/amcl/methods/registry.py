@@ -61,12 +61,27 @@ def unregister_method(name: str) -> None:
 
     Args:
         name: Name of a registered method.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from typing import ClassVar
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class TrialSettings(MethodSettings):
+        ...     name: ClassVar[str] = "trial"
+        >>> @register_method(TrialSettings)
+        ... class Trial(Method): ...
+        >>> unregister_method("trial")
+        >>> "trial" in method_names()
+        False
     """
     _methods.unregister(name)
 
 
 def method_names() -> tuple[str, ...]:
-    """Return the names of all registered methods, in alphabetical order.
+    """Return the names of all registered methods.
+
+    Returns:
+        Names in alphabetical order, with those of installed packages.
 
     Example:
         >>> "simclr" in method_names()
@@ -121,8 +136,8 @@ def make_method(settings: MethodSettings, backbone: Backbone) -> Method:
     Example:
         >>> from amcl.backbones import BackboneSettings
         >>> from amcl.methods import SimCLRSettings
-        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.25), image_size=32)
-        >>> type(make_method(SimCLRSettings(), backbone)).__name__
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> type(make_method(SimCLRSettings(projector=(16, 8)), backbone)).__name__
         'SimCLR'
     """
     return method_class(settings.name)(settings, backbone)

@@ -14,7 +14,12 @@ from amcl.methods.registry import register_method
 
 @dataclass(frozen=True, kw_only=True)
 class SimCLRSettings(ContrastiveSettings):
-    """SimCLR."""
+    """Settings of SimCLR.
+
+    Example:
+        >>> SimCLRSettings().amcl().heads
+        3
+    """
 
     name: ClassVar[str] = "simclr"
     title: ClassVar[str] = "SimCLR"
@@ -22,7 +27,19 @@ class SimCLRSettings(ContrastiveSettings):
 
 @register_method(SimCLRSettings)
 class SimCLR(HeadMethod):
-    """SimCLR (Eq. 2.1), and with several heads and adaptive temperatures SimCLR + AMCL."""
+    """SimCLR (Eq. 2.1), and with several heads and adaptive temperatures SimCLR + AMCL.
+
+    Args:
+        settings: Settings of heads, temperature and loss.
+        backbone: The network that is trained.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> method = SimCLR(SimCLRSettings(projector=(16, 8)).amcl(), backbone)
+        >>> method(torch.randn(2, 4, 3, 32, 32)).shape  # two views of four images
+        torch.Size([])
+    """
 
     def __init__(self, settings: SimCLRSettings, backbone: Backbone) -> None:
         loss = settings.make_loss("both_views")

@@ -20,11 +20,15 @@ from amcl.temperature.base import Sign
 
 @dataclass(frozen=True, kw_only=True)
 class SimSiamSettings(HeadSettings):
-    """SimSiam. The heads are its predictors; temperatures lie around 1.
+    """Settings of SimSiam. The heads are its predictors; temperatures lie around 1.
 
     β is above 1, the greatest similarity: without negatives Ω alone holds τ up, and it does so
     only where β > s. φ reads predictions and does not shape them: a prediction that also moves
     its temperature is no longer the best one, which is what SimSiam learns by.
+
+    Example:
+        >>> SimSiamSettings().amcl().temperature.beta
+        3.0
     """
 
     name: ClassVar[str] = "simsiam"
@@ -55,7 +59,19 @@ class SimSiamSettings(HeadSettings):
 
 @register_method(SimSiamSettings)
 class SimSiam(HeadMethod):
-    """SimSiam (Eq. 2.2) with C predictors, and SimSiam + AMCL."""
+    """SimSiam (Eq. 2.2) with C predictors, and SimSiam + AMCL.
+
+    Args:
+        settings: Settings of projector, predictors, temperature and loss.
+        backbone: The network that is trained.
+
+    Example:
+        >>> from amcl.backbones import BackboneSettings
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> settings = SimSiamSettings(heads=3, projector=(16, 8), predictor=8)
+        >>> SimSiam(settings, backbone)(torch.randn(2, 4, 3, 32, 32)).shape
+        torch.Size([])
+    """
 
     def __init__(self, settings: SimSiamSettings, backbone: Backbone) -> None:
         loss = NegativeCosineLoss(**settings.loss_settings())

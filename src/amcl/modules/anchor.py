@@ -24,11 +24,22 @@ class Anchor(nn.Module):
             self.register_buffer(f"at{number}", tensor.detach().clone())
 
     def reset(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Store other tensors from now on."""
+        """Store other tensors from now on.
+
+        Args:
+            tensors: Tensors in the order and shapes of the first ones.
+        """
         for stored, tensor in zip(self.buffers(), tensors, strict=True):
             stored.copy_(tensor.detach())
 
     def forward(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return Σ|θ − θ₀|, differentiable in θ."""
+        """Return Σ|θ − θ₀|, differentiable in θ.
+
+        Args:
+            tensors: Tensors θ in the order and shapes of the stored ones.
+
+        Returns:
+            The distance, a scalar.
+        """
         pairs = zip(tensors, self.buffers(), strict=True)
         return torch.stack([(tensor - stored).abs().sum() for tensor, stored in pairs]).sum()

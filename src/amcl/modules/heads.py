@@ -111,6 +111,15 @@ class ProjectionHeads(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, h: torch.Tensor) -> torch.Tensor:
+        """Project features in each head.
+
+        Args:
+            h: Features (N, in), which every head sees, or (C, N, in), one set for each head.
+
+        Returns:
+            Projections (C, N, D).
+        """
+
         if not isinstance(h, torch.Tensor):
             raise TypeError(not_a_tensor("heads take", h))
         if not h.is_floating_point():
@@ -127,12 +136,19 @@ class ProjectionHeads(nn.Module):
     def head(self, index: int) -> nn.Sequential:
         """Return one head as plain layers, with a copy of its weights and statistics.
 
-        >>> ProjectionHeads(4, 8, 2, num_heads=3).head(0)
-        Sequential(
-          (0): Linear(in_features=4, out_features=8, bias=True)
-          (1): ReLU()
-          (2): Linear(in_features=8, out_features=2, bias=True)
-        )
+        Args:
+            index: Number of the head, from 0.
+
+        Returns:
+            Linear layers, batch norms and ReLUs of torch.
+
+        Example:
+            >>> ProjectionHeads(4, 8, 2, num_heads=3).head(0)
+            Sequential(
+              (0): Linear(in_features=4, out_features=8, bias=True)
+              (1): ReLU()
+              (2): Linear(in_features=8, out_features=2, bias=True)
+            )
         """
         if not 0 <= index < self.num_heads:
             raise IndexError(f"head {index} of {self.num_heads}: choose 0 to {self.num_heads - 1}.")

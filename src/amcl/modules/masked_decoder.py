@@ -121,6 +121,15 @@ class NoiseEmbedding(nn.Module):
         self.layers = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, dim))
 
     def forward(self, sigma: torch.Tensor) -> torch.Tensor:
+        """Embed noise levels.
+
+        Args:
+            sigma: Noise levels σ, (N,).
+
+        Returns:
+            Embeddings (N, dim).
+        """
+
         embedding: torch.Tensor = self.layers(sincos_levels(sigma, self.dim))
         return embedding
 

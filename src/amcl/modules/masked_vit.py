@@ -89,6 +89,13 @@ def encode_visible(network: nn.Module, images: torch.Tensor, masked: torch.Tenso
 
     Returns:
         Tokens (N, V, D), or (N, 1 + V, D) with the class token in front.
+
+    Example:
+        >>> from timm.models import VisionTransformer
+        >>> vit = VisionTransformer(img_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2)
+        >>> masked = torch.tensor([[True, False, True, False]])
+        >>> encode_visible(vit, torch.randn(1, 3, 8, 8), masked).shape
+        torch.Size([1, 3, 8])
     """
     vit = plain_vit(network)
     size = tuple(vit.patch_embed.img_size)
@@ -118,6 +125,16 @@ def fix_positions(network: nn.Module) -> None:
     """Give a timm vision transformer fixed sin-cos positions that do not train, in place.
 
     MAE, CAN and MoCo v3 have them. The state dict keeps its keys and shapes.
+
+    Args:
+        network: A plain vision transformer of timm.
+
+    Example:
+        >>> from timm.models import VisionTransformer
+        >>> vit = VisionTransformer(img_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2)
+        >>> fix_positions(vit)
+        >>> vit.pos_embed.shape, vit.pos_embed.requires_grad
+        (torch.Size([1, 5, 8]), False)
     """
     vit = plain_vit(network)
     # With no_embed_class, timm keeps no position for the class token.
@@ -132,8 +149,19 @@ def fix_positions(network: nn.Module) -> None:
 def init_xavier(network: nn.Module, *, separate_qkv: bool = False) -> None:
     """Initialize a timm vision transformer as MAE does, in place; positions stay.
 
-    Linear layers and the patch embedding are uniform as Xavier's, biases 0. With `separate_qkv`,
-    queries, keys and values count as a layer each and the class token is nearly 0 (MoCo v3).
+    Linear layers and the patch embedding are uniform as Xavier's, biases 0.
+
+    Args:
+        network: A plain vision transformer of timm.
+        separate_qkv: Queries, keys and values count as a layer each and the class token is nearly
+            0 (MoCo v3).
+
+    Example:
+        >>> from timm.models import VisionTransformer
+        >>> vit = VisionTransformer(img_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2)
+        >>> init_xavier(vit)
+        >>> vit.patch_embed.proj.bias.abs().sum().item()
+        0.0
     """
     vit = plain_vit(network)
     for name, part in vit.named_modules():
@@ -151,12 +179,40 @@ def init_xavier(network: nn.Module, *, separate_qkv: bool = False) -> None:
 
 
 def is_vit(network: nn.Module) -> bool:
-    """Return whether this is one of timm's vision transformers, plain or not."""
+    """Return whether this is one of timm's vision transformers, plain or not.
+
+    Args:
+        network: Any module.
+
+    Returns:
+        True for a `VisionTransformer` of timm or a subclass of it.
+
+    Example:
+        >>> is_vit(nn.Linear(2, 2))
+        False
+    """
     return any(c.__name__ == "VisionTransformer" for c in type(network).__mro__)
 
 
 def plain_vit(network: nn.Module) -> Any:
-    """Return the network if tokens can be left out of it one by one, else raise an error."""
+    """Return the network if tokens can be left out of it one by one, else raise an error.
+
+    Args:
+        network: Any module.
+
+    Returns:
+        The same module.
+
+    Raises:
+        ValueError: If it is no vision transformer of timm, or one that treats patches otherwise
+            than one by one.
+
+    Example:
+        >>> from timm.models import VisionTransformer
+        >>> vit = VisionTransformer(img_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2)
+        >>> plain_vit(vit).embed_dim
+        8
+    """
     vit: Any = network
     kind = type(network)
     base: Any = next((c for c in kind.__mro__ if c.__name__ == "VisionTransformer"), None)

@@ -32,16 +32,34 @@ class MomentumCopy(nn.Module):
 
     @torch.no_grad()
     def forward(self, *args: torch.Tensor) -> torch.Tensor:
+        """Call the copy without gradient.
+
+        Args:
+            args: Input of the module.
+
+        Returns:
+            Output of the copy.
+        """
+
         out: torch.Tensor = self.module(*args)
         return out
 
     def copy_from(self, module: nn.Module) -> None:
-        """Copy all parameters and buffers of `module`."""
+        """Copy all parameters and buffers of a module.
+
+        Args:
+            module: A module of the same architecture.
+        """
         self.module.load_state_dict(module.state_dict())
 
     @torch.no_grad()
     def update(self, module: nn.Module, momentum: float) -> None:
-        """Move toward `module` by 1 − momentum."""
+        """Move toward a module by 1 − momentum.
+
+        Args:
+            module: The module that is followed.
+            momentum: Share m of itself that the copy keeps.
+        """
         copied: list[torch.Tensor] = list(self.module.parameters())
         followed: list[torch.Tensor] = list(module.parameters())
         torch._foreach_lerp_(copied, followed, 1.0 - momentum)
@@ -50,8 +68,17 @@ class MomentumCopy(nn.Module):
 def cosine_momentum(start: float, end: float, progress: float) -> float:
     """Return a momentum that rises from `start` to `end` along a half cosine.
 
-    >>> cosine_momentum(0.99, 1.0, 0.0), cosine_momentum(0.99, 1.0, 1.0)
-    (0.99, 1.0)
+    Args:
+        start: Momentum at the start of training.
+        end: Momentum at the end of training.
+        progress: Share of the training that is done, from 0 to 1.
+
+    Returns:
+        The momentum.
+
+    Example:
+        >>> cosine_momentum(0.99, 1.0, 0.0), cosine_momentum(0.99, 1.0, 1.0)
+        (0.99, 1.0)
     """
     return end - (end - start) * 0.5 * (1.0 + math.cos(math.pi * progress))
 
@@ -85,7 +112,11 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, z: torch.Tensor) -> None:
-        """Replace the oldest projections by z (C, N, D) of all processes."""
+        """Replace the oldest projections by new ones.
+
+        Args:
+            z: Projections (C, N, D) of this process; those of all processes enter the queue.
+        """
         z = gather(z.to(self.z.dtype))
         length = self.z.shape[1]
         if z.shape[1] > length:

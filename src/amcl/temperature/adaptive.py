@@ -29,11 +29,11 @@ def range_around(prior_tau: float | Literal["literal"], dim: int) -> tuple[float
     """Return the default range of τ: half of τ₀ to either side of it.
 
     Args:
-        prior_tau: τ₀, or "literal" for the paper's 2/D.
-        dim: D, the width of the projections.
+        prior_tau: Temperature τ₀, or "literal" for the paper's 2/D.
+        dim: Width D of the projections.
 
     Returns:
-        The lower and the upper end.
+        The lower and the upper bound of τ.
 
     Example:
         >>> range_around(0.2, dim=128)
@@ -46,15 +46,15 @@ def range_around(prior_tau: float | Literal["literal"], dim: int) -> tuple[float
 
 
 def prior_inside(prior_tau: float, lower: float, upper: float) -> float:
-    """Return the default τ₀ of a range: `prior_tau` if it lies in the range, else its middle.
+    """Return τ₀ where only a range is chosen: `prior_tau` if it lies in the range, else its middle.
 
     Args:
-        prior_tau: The preferred τ₀.
-        lower: Lower end of the range.
-        upper: Upper end of the range.
+        prior_tau: Preferred value of τ₀.
+        lower: Lower bound of τ.
+        upper: Upper bound of τ.
 
     Returns:
-        τ₀.
+        The temperature τ₀.
 
     Example:
         >>> prior_inside(0.1, lower=0.05, upper=0.15), prior_inside(0.1, lower=0.5, upper=1.5)
@@ -72,36 +72,37 @@ class AdaptiveTemperature(Temperature):
     of the batch over all processes, or a queue, each on its own mean) and brought to length √ρ
     (`phi_scale`): r is ρ times a correlation, about 0 for pairs as alike as most, so that
     temperatures stay around the middle of their range and differ. The temperature of a pair
-    therefore depends a little on the rest of the batch. "plain" takes the layer's output as it
-    is, as the paper reads: φ then may shrink to 0, where all pairs have one temperature, or grow
-    until most lie at a bound. Raw z saturates σ: `phi_input="raw"` is there to study that, not
-    for use. With `phi_gradient=False` φ alone learns from τ: z is read and not shaped by it.
+    therefore depends a little on the rest of the batch.
 
     A fixed length alone would make temperatures differ even where projections are all alike, so
     that temperatures could meet the loss in place of similarities. So r is scaled by a gate,
     (1 − s̄)⁸ with s̄ the mean cosine of the items, that closes as projections of a head grow alike:
     temperatures are then one, and a collapse costs what it costs with a constant τ.
 
-    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι).
+    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι); none: (0.05, 0.15).
 
     Args:
-        dim: D, the width of the projections.
-        eta: η, the lower end of the range; the default is 0.05.
-        iota: ι, the width of the range; the default is 0.1.
-        lower: Lower end of the range, in place of `eta`.
-        upper: Upper end of the range, in place of `iota`.
+        dim: Width D of the projections.
+        eta: Lower bound η of τ.
+        iota: Width ι of the range of τ.
+        lower: Lower bound of τ, with `upper` in place of `eta` and `iota`.
+        upper: Upper bound of τ.
         phi_depth: Number of layers of φ.
-        phi_input: "unit" for projections of unit length, "raw" for projections as they are.
-        phi_output: "centered", or "plain" for the output of the layer as it is.
-        phi_scale: ρ, the greatest r of a centered φ.
-        phi_gradient: Whether the gradient of τ reaches the projections.
+        phi_input: "unit" reads projections of unit length. "raw" reads them as they are, which
+            saturates σ: it is there to study that, not for use.
+        phi_output: "centered" is described above. "plain" takes the layer's output as it is, as
+            the paper reads: φ then may shrink to 0, where all pairs have one temperature, or grow
+            until most lie at a bound.
+        phi_scale: Greatest r, ρ, of a centered φ.
+        phi_gradient: False lets φ alone learn from τ: z is read and not shaped by it.
 
     Example:
-        >>> temperature = AdaptiveTemperature(dim=16, lower=0.1, upper=0.3)
-        >>> keys = temperature.keys(torch.randn(2, 8, 16))  # C heads, N projections
-        >>> tau = temperature.tau(keys, keys, lambda a, b: a @ b.mT)
-        >>> tau.shape, bool(tau.min() > 0.1), bool(tau.max() < 0.3)
-        (torch.Size([2, 8, 8]), True, True)
+        >>> from amcl import functional as F
+        >>> temperature = AdaptiveTemperature(dim=8, lower=0.05, upper=0.15)
+        >>> keys = temperature.keys(torch.randn(3, 4, 8))
+        >>> tau = temperature.tau(keys, keys, F.all_pairs)
+        >>> tau.shape, bool((tau > 0.05).all() and (tau < 0.15).all())
+        (torch.Size([3, 4, 4]), True)
     """
 
     def __init__(
@@ -142,7 +143,16 @@ class AdaptiveTemperature(Temperature):
         return self.gated_keys(z, self.gate(z, shared), shared)
 
     def gated_keys(self, z: torch.Tensor, gate: torch.Tensor, shared: bool = False) -> torch.Tensor:
-        """Return keys with which r is scaled by a gate, (C or 1, 1, 1)."""
+        """Return `keys` where r is scaled by a gate.
+
+        Args:
+            z: Projections (C, N, D).
+            gate: Factors of r, (C, 1, 1) or (1, 1, 1).
+            shared: The items are the same on every process.
+
+        Returns:
+            Keys (C, N, D).
+        """
         x = self._layers(z)
         if self.phi_output == "plain":
             return x
@@ -152,10 +162,21 @@ class AdaptiveTemperature(Temperature):
 
     @torch.no_grad()
     def gate(self, z: torch.Tensor, shared: bool = False) -> torch.Tensor:
-        """Return the factor of r: 1 if projections lie apart, 0 if they are alike. (C, 1, 1).
+        """Return the factor of r: 1 where projections lie apart, 0 where they are alike.
 
         It passes no gradient, so that the loss cannot be lowered by opening or closing it: z is
         pulled and pushed by similarities and by φ alone.
+
+        Args:
+            z: Projections (C, N, D).
+            shared: The items are the same on every process.
+
+        Returns:
+            Factors (C, 1, 1).
+
+        Example:
+            >>> AdaptiveTemperature(dim=8).gate(torch.ones(1, 4, 8))  # all are alike
+            tensor([[[0.]]])
         """
         items = z.shape[1] * (1 if shared else world_size())
         alike = F.mean_cosine(_mean_of_items(F.unit(z), shared), items)
@@ -167,10 +188,18 @@ class AdaptiveTemperature(Temperature):
         extra: torch.Tensor | None = None,
         channels: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Return keys of channels: r_lm is the batch correlation of φ's channels, times ρ or not.
+        """Return keys of channels: r_lm is ρ times the batch correlation of φ's channels, or it.
 
-        With `channels` φ acts on the N values of each (text under Eq. 2.3), so that it
-        depends on the batch size (`dim` = N) and on the order of the batch.
+        With `channels` φ acts on the N values of each (text under Eq. 2.3), so that it depends on
+        the batch size (`dim` = N) and on the order of the batch.
+
+        Args:
+            z: Projections (C, N, D).
+            extra: Not used.
+            channels: Channels (C, D, N), or None for φ of projections.
+
+        Returns:
+            Keys (C, D, ·).
         """
         if channels is not None:
             return self.keys(channels, shared=True)  # they hold the whole batch
@@ -200,7 +229,7 @@ class AdaptiveTemperature(Temperature):
         return F.sigma(pairing(anchor, other), self.eta, self.iota)
 
     def bounds(self) -> tuple[float, float]:
-        """Return the limits of τ: with r in [−ρ, ρ] not all of its range, 76 % of it at ρ = 2."""
+        """Return the limits that τ can reach: with r in [−ρ, ρ] 76 % of its range at ρ = 2."""
         if self.phi_output == "plain":
             return self.eta, self.eta + self.iota
         return self._reached(self.phi_scale)
@@ -241,15 +270,15 @@ class AdaptiveTemperature(Temperature):
 
 
 class FirstHeadTemperature(Temperature):
-    """Adaptive temperatures of head 1, used by all heads (a variant in the paper's Fig. 7).
+    """The adaptive temperatures of head 1, used by all heads (a variant in the paper's Fig. 7).
 
     Args:
-        adaptive: The scheme of head 1.
+        adaptive: The scheme that head 1 has.
 
     Example:
-        >>> temperature = FirstHeadTemperature(AdaptiveTemperature(dim=16))
-        >>> temperature.keys(torch.randn(3, 8, 16)).shape
-        torch.Size([1, 8, 16])
+        >>> temperature = FirstHeadTemperature(AdaptiveTemperature(dim=8))
+        >>> temperature.keys(torch.randn(3, 4, 8)).shape  # one head for all three
+        torch.Size([1, 4, 8])
     """
 
     def __init__(self, adaptive: AdaptiveTemperature) -> None:
@@ -264,7 +293,7 @@ class FirstHeadTemperature(Temperature):
     def keys(
         self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
     ) -> torch.Tensor:
-        """Return keys of the first head, for all heads, with a gate that any head closes."""
+        """Return keys of the first head, with a gate that any head closes: all heads use them."""
         gate = self.adaptive.gate(z, shared).amin(0, keepdim=True)
         return self.adaptive.gated_keys(z[:1], gate, shared)
 
@@ -380,8 +409,9 @@ _TAU_OR_PRIOR = Rule(
 class AdaptiveSettings(PhiSettings):
     """Settings of `AdaptiveTemperature`, the paper's.
 
-    >>> AdaptiveSettings(tau=0.2).tau_range(dim=128)
-    (0.1, 0.3)
+    Example:
+        >>> AdaptiveSettings(tau=0.2).tau_range(dim=128)
+        (0.1, 0.3)
     """
 
     name: ClassVar[str] = "adaptive"
@@ -394,7 +424,12 @@ class AdaptiveSettings(PhiSettings):
 @register_temperature
 @dataclass(frozen=True, kw_only=True)
 class FirstHeadSettings(PhiSettings):
-    """Settings of `FirstHeadTemperature`."""
+    """Settings of `FirstHeadTemperature`.
+
+    Example:
+        >>> FirstHeadSettings(tau=0.2).summary(dim=128)
+        'first-head, from 0.1 to 0.3, β = 0.1'
+    """
 
     name: ClassVar[str] = "first-head"
     rules: ClassVar[tuple[Rule, ...]] = (_TAU_OR_PRIOR,)
@@ -404,7 +439,7 @@ class FirstHeadSettings(PhiSettings):
 
 
 def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
-    """Return the mean of x (C, N, D) over its items, of all processes unless they share them.
+    """Return the mean of x (C, N, D) over items and, unless all share them, over processes.
 
     Every process has the same number of items. The mean is (C, 1, D).
     """
@@ -415,7 +450,7 @@ def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
 def _range(
     eta: float | None, iota: float | None, lower: float | None, upper: float | None
 ) -> tuple[float, float]:
-    """Return (η, ι) from either spelling; 0.05 and 0.1 if neither is given."""
+    """Return (η, ι) from either spelling; 0.05 and 0.1 when neither is given."""
     if (lower is not None or upper is not None) and (eta is not None or iota is not None):
         raise ValueError(
             f"give the range of τ as (eta, iota) or as (lower, upper), not both: got eta={eta}, "

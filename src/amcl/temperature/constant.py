@@ -13,14 +13,14 @@ from amcl.temperature.settings import SingleTauSettings, register_temperature
 
 
 class ConstantTemperature(Temperature):
-    """One fixed τ for every pair and head: the temperature of the methods as published.
+    """The same fixed τ for every pair and head: the temperature of the plain losses.
 
     Args:
-        value: τ.
+        value: The temperature τ.
 
     Example:
-        >>> ConstantTemperature(0.2)
-        ConstantTemperature(value=0.2)
+        >>> ConstantTemperature(0.5).keys(torch.randn(3, 2, 8)).flatten()
+        tensor([0.5000, 0.5000])
     """
 
     def __init__(self, value: float = 0.1) -> None:
@@ -44,13 +44,13 @@ class LearnableTemperature(Temperature):
     step over the edge cannot strand it there.
 
     Args:
-        init: First τ.
-        lower: Least τ.
-        upper: Greatest τ.
+        init: First value of τ.
+        lower: Lower bound of τ.
+        upper: Upper bound of τ.
 
     Example:
-        >>> round(LearnableTemperature(0.1).log_tau.exp().item(), 4)
-        0.1
+        >>> round(LearnableTemperature(init=0.5).log_tau.exp().item(), 4)
+        0.5
     """
 
     def __init__(self, init: float = 0.1, lower: float = 0.01, upper: float = 1.0) -> None:
@@ -81,8 +81,9 @@ class LearnableTemperature(Temperature):
 class ConstantSettings(SingleTauSettings):
     """Settings of `ConstantTemperature`.
 
-    >>> ConstantSettings(tau=0.2).build(dim=128)
-    ConstantTemperature(value=0.2)
+    Example:
+        >>> ConstantSettings(tau=0.2).build(dim=128)
+        ConstantTemperature(value=0.2)
     """
 
     name: ClassVar[str] = "constant"
@@ -96,8 +97,9 @@ class ConstantSettings(SingleTauSettings):
 class LearnableSettings(SingleTauSettings):
     """Settings of `LearnableTemperature`.
 
-    >>> LearnableSettings(tau=0.2).build(dim=128)
-    LearnableTemperature(lower=0.01, upper=1)
+    Example:
+        >>> LearnableSettings(tau=0.2).build(dim=128)
+        LearnableTemperature(lower=0.01, upper=1)
     """
 
     name: ClassVar[str] = "learnable"

@@ -17,13 +17,15 @@ class ScheduledTemperature(Temperature):
     Call `set_epoch` during training (fractions count); the epoch is in the state dict.
 
     Args:
-        tau_min: Least τ.
-        tau_max: Greatest τ, with which training starts.
-        period: Epochs in which τ comes back.
+        tau_min: Least temperature τ_min.
+        tau_max: Greatest temperature τ_max, with which training starts.
+        period: Number of epochs in which the temperature comes back.
 
     Example:
-        >>> ScheduledTemperature(period=100)
-        ScheduledTemperature(tau_min=0.1, tau_max=1, period=100)
+        >>> temperature = ScheduledTemperature(tau_min=0.1, tau_max=1.0, period=400)
+        >>> temperature.set_epoch(200)
+        >>> temperature.keys(torch.randn(3, 2, 8)).flatten()
+        tensor([0.1000, 0.1000])
     """
 
     epoch: torch.Tensor
@@ -55,8 +57,9 @@ class ScheduledTemperature(Temperature):
 class ScheduledSettings(TemperatureSettings):
     """Settings of `ScheduledTemperature`.
 
-    >>> ScheduledSettings(tau_period=100).build(dim=128)
-    ScheduledTemperature(tau_min=0.1, tau_max=1, period=100)
+    Example:
+        >>> ScheduledSettings(tau_period=100).build(dim=128)
+        ScheduledTemperature(tau_min=0.1, tau_max=1, period=100)
     """
 
     name: ClassVar[str] = "scheduled"

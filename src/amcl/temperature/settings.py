@@ -23,6 +23,11 @@ class TemperatureSettings:
     A scheme is a file with a module (`Temperature`) and a dataclass of this kind, registered with
     `register_temperature`. Its fields become options of `amcl pretrain --temperature NAME` and
     entries of ``[method.temperature]`` in TOML files.
+
+    Example:
+        >>> settings = temperature_settings("constant")(tau=0.2)
+        >>> settings.adapts, settings.typical(dim=128), settings.summary(dim=128)
+        (False, 0.2, 'constant, 0.2')
     """
 
     name: ClassVar[str]
@@ -125,12 +130,24 @@ def unregister_temperature(name: str) -> None:
 
     Args:
         name: Name of a registered scheme.
+
+    Example:
+        >>> @register_temperature
+        ... @dataclass(frozen=True, kw_only=True)
+        ... class TrialSettings(TemperatureSettings):
+        ...     name: ClassVar[str] = "trial"
+        >>> unregister_temperature("trial")
+        >>> "trial" in temperature_names()
+        False
     """
     _schemes.unregister(name)
 
 
 def temperature_names() -> tuple[str, ...]:
-    """Return the names of all registered temperature schemes, in alphabetical order.
+    """Return the names of all registered temperature schemes.
+
+    Returns:
+        Names in alphabetical order, with those of installed packages.
 
     Example:
         >>> "adaptive" in temperature_names()

@@ -21,10 +21,9 @@ class SplitTemperature(Temperature):
         negative: Scheme of negative pairs.
 
     Example:
-        >>> split = SplitTemperature(
-        ...     positive=ConstantTemperature(0.1), negative=ConstantTemperature(0.2)
-        ... )
-        >>> split.branch("negative")
+        >>> low = ConstantTemperature(0.1)
+        >>> high = ConstantTemperature(0.2)
+        >>> SplitTemperature(positive=low, negative=high).branch("negative")
         ConstantTemperature(value=0.2)
     """
 

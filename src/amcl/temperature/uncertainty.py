@@ -19,11 +19,12 @@ class UncertaintyTemperature(Temperature):
     own, the mean score of the batch serves all of a head.
 
     Args:
-        scale: t, the least τ.
+        scale: The least temperature t.
 
     Example:
-        >>> UncertaintyTemperature().extra_outputs
-        1
+        >>> temperature = UncertaintyTemperature(scale=0.1)
+        >>> temperature.keys(torch.randn(1, 2, 8), extra=torch.zeros(1, 2, 1)).flatten()
+        tensor([0.2000, 0.2000])
     """
 
     extra_outputs = 1
@@ -58,8 +59,9 @@ class UncertaintyTemperature(Temperature):
 class UncertaintySettings(SingleTauSettings):
     """Settings of `UncertaintyTemperature`.
 
-    >>> UncertaintySettings().build(dim=128)
-    UncertaintyTemperature(scale=0.1)
+    Example:
+        >>> UncertaintySettings().build(dim=128)
+        UncertaintyTemperature(scale=0.1)
     """
 
     name: ClassVar[str] = "uncertainty"

@@ -52,7 +52,17 @@ class ViewGroups:
     def draw(
         self, n: int, *, generator: torch.Generator, shapes: torch.Tensor | None = None
     ) -> list[ViewParameters]:
-        """Draw the parameters of the views of n images, group by group; see `Views.draw`."""
+        """Draw the parameters of the views of n images, group by group.
+
+        Args:
+            n: Number of images.
+            generator: Source of randomness, on the CPU.
+            shapes: True heights and widths (n, 2) of images that are stored squashed; see
+                `Views.draw`.
+
+        Returns:
+            The parameters of each group, on the CPU.
+        """
         parameters = [group.draw(n, generator=generator, shapes=shapes) for group in self.groups]
         if self.num_views == 1:
             parameters[0] = parameters[0].first()

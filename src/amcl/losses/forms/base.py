@@ -23,6 +23,16 @@ class Form:
     """A way to combine the pairs of each anchor into its loss.
 
     A form reads the settings of the loss that it is called with: β, τ₀, the form of Ω.
+
+    Example:
+        >>> from amcl.losses import ContrastiveLoss
+        >>> from amcl.temperature import ConstantTemperature
+        >>> loss = ContrastiveLoss(1, ConstantTemperature(0.5))
+        >>> tau = torch.tensor([0.5])
+        >>> pairs = Compared(torch.ones(1, 2, 1), tau, torch.zeros(1, 2, 4), tau, None)
+        >>> value, _ = find_form("softmax")().contrast(loss, pairs, prior_tau=0.5)
+        >>> value  # log(1 + 4 e⁻²) of both anchors
+        tensor([[0.4327, 0.4327]])
     """
 
     name: ClassVar[str]
@@ -37,25 +47,31 @@ class Form:
     def contrast(
         self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: float
     ) -> tuple[torch.Tensor, Compared]:
-        """Return the loss of each anchor, (C, N), and the pairs that entered it.
+        """Combine the pairs of each anchor.
 
         Args:
             loss: The loss, whose settings the form reads.
             pairs: s and τ of the positive and of the negatives of each anchor.
             prior_tau: τ₀ of Ω.
+
+        Returns:
+            The loss of each anchor, (C, N), and the pairs that entered it.
         """
         raise NotImplementedError
 
     def negative_terms(
         self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: float
     ) -> dict[str, torch.Tensor]:
-        """Return the parts of the loss that come from negatives, by name, for statistics.
+        """Return the parts of the loss that come from negatives, for statistics.
 
         Args:
             loss: The loss, whose settings the form reads.
             rest: Loss of each anchor without the terms of its positive pair, (C, N).
             pairs: The pairs that `contrast` returned.
             prior_tau: τ₀ of Ω.
+
+        Returns:
+            Tensors (C, N) by name, which sum to `rest`.
         """
         return {"negative": rest}
 
@@ -93,12 +109,23 @@ def unregister_form(name: str) -> None:
 
     Args:
         name: Name of a registered form.
+
+    Example:
+        >>> @register_form
+        ... class TrialForm(Form):
+        ...     name = "trial"
+        >>> unregister_form("trial")
+        >>> "trial" in form_names()
+        False
     """
     _forms.unregister(name)
 
 
 def form_names() -> tuple[str, ...]:
     """Return the names of all registered forms.
+
+    Returns:
+        Names in alphabetical order, with those of installed packages.
 
     Example:
         >>> form_names()
@@ -112,6 +139,9 @@ def find_form(name: str) -> type[Form]:
 
     Args:
         name: Name of a registered form. An unknown name is an error that says the nearest one.
+
+    Returns:
+        The class that was registered.
 
     Example:
         >>> find_form("top_k").takes_top_k
