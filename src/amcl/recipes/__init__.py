@@ -67,7 +67,15 @@ def as_published(config: Config) -> Config:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all recipes."""
+    """Return the names of all recipes.
+
+    Returns:
+        The names, each recipe as published before its AMCL form.
+
+    Example:
+        >>> "cifar10-simclr-amcl" in names()
+        True
+    """
     found = []
     for name, make in recipes_by_name().items():
         found.append(name)
@@ -77,10 +85,20 @@ def names() -> tuple[str, ...]:
 
 
 def recipe(name: str) -> Config:
-    """The recipe of this name; `tiny-imagenet` is `tinyimagenet`.
+    """Return the recipe of this name.
 
-    >>> recipe("cifar10-simclr-amcl").method.heads
-    3
+    Args:
+        name: Name of a recipe, one of `names()`; `tiny-imagenet` is `tinyimagenet`.
+
+    Returns:
+        The configuration.
+
+    Raises:
+        ValueError: If there is no recipe of this name; the error says the nearest ones.
+
+    Example:
+        >>> recipe("cifar10-simclr-amcl").method.heads
+        3
     """
     name = name.replace("tiny-imagenet", "tinyimagenet")
     plain = name.removesuffix("-amcl")
@@ -93,13 +111,37 @@ def recipe(name: str) -> Config:
 
 
 def default(data: str, method: str) -> Config:
-    """Where a run starts when no recipe is named: that of the set, or that of folders."""
+    """Return the recipe that a run starts from when it names none.
+
+    Args:
+        data: The images: the name of a data set, or a folder.
+        method: Name of a registered method.
+
+    Returns:
+        The recipe of the data set, or that of folders, with `data` as the source of images.
+
+    Example:
+        >>> config = default("pictures", "simclr")
+        >>> config.data.source, config.optimizer == recipe("folder-simclr").optimizer
+        ('pictures', True)
+    """
     config = published(data if data in SETS else "folder", method)
     return replace(config, data=replace(config.data, source=data))
 
 
 def summary(name: str) -> str:
-    """One line on a recipe: network, optimizer, batches and epochs."""
+    """Return one line on a recipe: network, optimizer, batches and epochs.
+
+    Args:
+        name: Name of a recipe, one of `names()`.
+
+    Returns:
+        The line.
+
+    Example:
+        >>> summary("cifar10-simclr")
+        'resnet18, sgd, batches of 512; 800 epochs'
+    """
     config = recipe(name)
     width = f" ×{config.backbone.width:.2g}" if config.backbone.width != 1 else ""
     epochs = f"{config.run.epochs} epochs"

@@ -24,6 +24,15 @@ def register_recipes(method: str) -> Callable[[F], F]:
 
     Returns:
         A decorator for the function, which takes the name of a data set, one of `sets.SETS`.
+
+    Example:
+        >>> from amcl.methods import SimCLRSettings
+        >>> @register_recipes("mine")
+        ... def mine(data):
+        ...     return replace(sets.resnet(data), method=SimCLRSettings(heads=2))
+        >>> published("cifar10", "mine").method.heads
+        2
+        >>> del _recipes["mine"]  # it was for this example only
     """
 
     def register(make: F) -> F:
@@ -43,6 +52,15 @@ def register_variant(data: str, method: str, variant: str) -> Callable[[F], F]:
 
     Returns:
         A decorator for the function.
+
+    Example:
+        >>> @register_variant("cifar10", "simclr", "short")
+        ... def short(data):
+        ...     config = published(data, "simclr")
+        ...     return replace(config, run=replace(config.run, epochs=100))
+        >>> recipes_by_name()["cifar10-simclr-short"]().run.epochs
+        100
+        >>> del _variants["cifar10-simclr-short"]  # it was for this example only
     """
 
     def register(make: F) -> F:
@@ -62,6 +80,10 @@ def published(data: str, method: str) -> Config:
 
     Returns:
         The configuration.
+
+    Example:
+        >>> published("stl10", "moco").backbone.name
+        'resnet18'
     """
     if method in _recipes:
         return _recipes[method](data)
