@@ -1,12 +1,16 @@
 """The documents say what is so: their code runs, and what they name exists."""
 
 import ast
+import importlib
+import inspect
 import os
+import pkgutil
 import re
 import runpy
 import shlex
 import subprocess
 import sys
+from dataclasses import is_dataclass
 from functools import partial
 from pathlib import Path
 
@@ -223,6 +227,31 @@ def test_every_public_function_has_its_place_in_the_equations():
     assert len(schemes) >= 8
     for name in (*schemes, "prior_inside", "range_around"):
         assert name in ("Temperature", "ConstantTemperature") or name in text, name
+
+
+def public_callables():
+    """Functions and classes in `__all__` of every package; a dataclass documents its fields."""
+    modules = pkgutil.walk_packages(amcl.__path__, "amcl.")
+    names = ["amcl", *(module.name for module in modules if module.ispkg)]
+    for package in map(importlib.import_module, names):
+        for name in getattr(package, "__all__", ()):
+            target = inspect.unwrap(getattr(package, name))
+            is_class = inspect.isclass(target) and not issubclass(target, BaseException)
+            if inspect.isfunction(target) or (is_class and not is_dataclass(target)):
+                yield f"{package.__name__}.{name}", target
+
+
+def test_every_public_callable_is_documented():
+    targets = dict(public_callables())
+    assert len(targets) >= 100
+    missing = []
+    for name, target in targets.items():
+        text = target.__doc__ or ""
+        if ">>>" not in text:
+            missing.append(f"an example of {name}")
+        if inspect.signature(target).parameters and "Args:" not in text:
+            missing.append(f"the arguments of {name}")
+    assert not missing, "\n".join(missing)
 
 
 def assert_learned(printed, points):

@@ -37,6 +37,21 @@ def uncertain_positives(sample: PairSample, count: int) -> list[Pair]:
     Args:
         sample: Two views of some images.
         count: Number of pairs.
+
+    Returns:
+        The pairs, at most `count` and at most N.
+
+    Example:
+        >>> h = torch.eye(2)
+        >>> s = torch.tensor([[[0.8, 0.2], [0.4, 0.6]]])
+        >>> views = torch.zeros(2, 2, 3, 8, 8, dtype=torch.uint8)
+        >>> tau = torch.full_like(s, 0.5)
+        >>> absent = dict.fromkeys(["channel_tau", "positive_bounds", "negative_bounds", "labels"])
+        >>> sample = PairSample(
+        ...     h=h, h0=h, h1=h, s=s, tau=tau, views=views, images=views[0], classes=(), **absent
+        ... )
+        >>> [(pair.i, pair.j) for pair in uncertain_positives(sample, count=1)]
+        [(1, 1)]
     """
     whole_number("count", count)
     certainty = positives(backbone_similarity(sample) if sample.s is None else sample.s.mean(0))
@@ -55,6 +70,21 @@ def hard_negatives(sample: PairSample, count: int) -> list[Pair]:
     Args:
         sample: Two views of some images.
         count: Largest number of pairs.
+
+    Returns:
+        The pairs, at most `count` and at most N / 2.
+
+    Example:
+        >>> h = torch.eye(2)
+        >>> s = torch.tensor([[[0.8, 0.2], [0.4, 0.6]]])
+        >>> views = torch.zeros(2, 2, 3, 8, 8, dtype=torch.uint8)
+        >>> tau = torch.full_like(s, 0.5)
+        >>> absent = dict.fromkeys(["channel_tau", "positive_bounds", "negative_bounds", "labels"])
+        >>> sample = PairSample(
+        ...     h=h, h0=h, h1=h, s=s, tau=tau, views=views, images=views[0], classes=(), **absent
+        ... )
+        >>> [(pair.i, pair.j) for pair in hard_negatives(sample, count=1)]
+        [(1, 0)]
     """
     whole_number("count", count)
     similarity = backbone_similarity(sample) if sample.s is None else scaled(sample)

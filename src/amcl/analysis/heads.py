@@ -37,6 +37,31 @@ def agreement(sample: PairSample, k: int = 10) -> Agreement:
     Args:
         sample: Two views of some images, with heads.
         k: Number of nearest images to compare, at most N − 1.
+
+    Returns:
+        The correlation of their similarities, and the overlap of their neighbors.
+
+    Raises:
+        ValueError: If the method has no heads.
+
+    Example:
+        >>> h = torch.eye(3)
+        >>> first = torch.tensor([[0.9, 0.7, 0.1], [0.7, 0.9, 0.3], [0.1, 0.3, 0.9]])
+        >>> second = torch.tensor([[0.9, 0.2, 0.6], [0.5, 0.9, 0.4], [0.2, 0.6, 0.9]])
+        >>> s = torch.stack([first, second])
+        >>> views = torch.zeros(2, 3, 3, 8, 8, dtype=torch.uint8)
+        >>> absent = dict.fromkeys(
+        ...     ["tau", "channel_tau", "positive_bounds", "negative_bounds", "labels"]
+        ... )
+        >>> sample = PairSample(
+        ...     h=h, h0=h, h1=h, s=s, views=views, images=views[0], classes=(), **absent
+        ... )
+        >>> agreement(sample, k=1).neighbors
+        tensor([[1.0000, 0.6667],
+                [0.6667, 1.0000]])
+        >>> agreement(sample, k=1).correlation
+        tensor([[ 1.0000, -0.1862],
+                [-0.1862,  1.0000]])
     """
     if sample.s is None:
         raise ValueError("there are no heads, and so nothing that could agree.")
@@ -56,6 +81,22 @@ def retrieval(sample: PairSample) -> list[Retrieval]:
 
     Args:
         sample: Two views of some images. Without labels, there is no share of the same class.
+
+    Returns:
+        The shares by each head, by the mean of heads if there are several, and by the backbone.
+
+    Example:
+        >>> h = torch.eye(2)
+        >>> s = torch.tensor([[[0.9, 0.1], [0.8, 0.3]]])
+        >>> views = torch.zeros(2, 2, 3, 8, 8, dtype=torch.uint8)
+        >>> absent = dict.fromkeys(
+        ...     ["tau", "channel_tau", "positive_bounds", "negative_bounds", "labels"]
+        ... )
+        >>> sample = PairSample(
+        ...     h=h, h0=h, h1=h, s=s, views=views, images=views[0], classes=(), **absent
+        ... )
+        >>> [(row.name, row.own_image) for row in retrieval(sample)]
+        [('head 1', 0.5), ('backbone', 1.0)]
     """
     by_name: dict[str, torch.Tensor] = {}
     if sample.s is not None:

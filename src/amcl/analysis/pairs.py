@@ -96,7 +96,13 @@ class PairSample:
 
 
 def positives(matrix: torch.Tensor) -> torch.Tensor:
-    """Return the positive pairs of (…, N, N): the diagonal, (…, N).
+    """Return the positive pairs of a matrix: its diagonal.
+
+    Args:
+        matrix: A number for each pair, (…, N, N).
+
+    Returns:
+        The numbers of positive pairs, (…, N).
 
     Example:
         >>> positives(torch.arange(9).view(3, 3))
@@ -106,7 +112,13 @@ def positives(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def negatives(matrix: torch.Tensor) -> torch.Tensor:
-    """Return the negative pairs of (…, N, N): all but the diagonal, row by row, (…, N (N − 1)).
+    """Return the negative pairs of a matrix: all but its diagonal, row by row.
+
+    Args:
+        matrix: A number for each pair, (…, N, N).
+
+    Returns:
+        The numbers of negative pairs, (…, N (N − 1)).
 
     Example:
         >>> negatives(torch.arange(9).view(3, 3))
@@ -138,13 +150,19 @@ def pair_sample(
         settings: Number of images, and the seed of everything random.
         device: Device to compute on.
 
+    Returns:
+        The features, similarities and temperatures, with the views and the images.
+
     Example:
         >>> from amcl.backbones import Backbone, BackboneSettings
-        >>> from amcl.data import load_dataset
+        >>> from amcl.data import MemoryImages
         >>> from amcl.methods import SimCLRSettings, make_method
+        >>> images = MemoryImages(torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8))
+        >>> half = (0.5, 0.5, 0.5)
+        >>> data = DataSet(name="toy", train=images, probe=None, image_size=32, mean=half, std=half)
         >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
         >>> method = make_method(SimCLRSettings(heads=3), backbone)
-        >>> sample = pair_sample(method, load_dataset("builtin"), settings=PairSettings(images=8))
+        >>> sample = pair_sample(method, data)
         >>> sample.s.shape, sample.views.shape
         (torch.Size([3, 8, 8]), torch.Size([2, 8, 3, 32, 32]))
     """

@@ -30,6 +30,18 @@ def sample_of_run(
         data: The images, if they were moved or are to be others.
         data_root: Folder of named sets, if it was moved.
         device: Device to compute on; None for a GPU where there is one.
+
+    Returns:
+        The features, similarities and temperatures, with the views and the images.
+
+    Raises:
+        FileNotFoundError: If the images are no longer where the run found them.
+
+    Example:
+        >>> settings = PairSettings(images=100)
+        >>> sample = sample_of_run("runs/first", settings)  # doctest: +SKIP
+        >>> len(sample)  # doctest: +SKIP
+        100
     """
     folder = RunFolder(Path(run).expanduser())
     config = folder.read_config()

@@ -55,8 +55,23 @@ def temperatures(sample: PairSample) -> Temperatures:
     Args:
         sample: Two views of some images.
 
+    Returns:
+        Statistics of each head and sign, and the variance between heads.
+
     Raises:
         ValueError: If the method has no temperatures.
+
+    Example:
+        >>> h = torch.eye(2)
+        >>> s = torch.tensor([[[0.8, 0.2], [0.4, 0.6]]])
+        >>> views = torch.zeros(2, 2, 3, 8, 8, dtype=torch.uint8)
+        >>> tau = 1 - s / 2
+        >>> absent = dict.fromkeys(["channel_tau", "positive_bounds", "negative_bounds", "labels"])
+        >>> sample = PairSample(
+        ...     h=h, h0=h, h1=h, s=s, tau=tau, views=views, images=views[0], classes=(), **absent
+        ... )
+        >>> [(row.sign, round(row.mean, 2)) for row in temperatures(sample).heads]
+        [('positive', 0.65), ('negative', 0.85)]
     """
     tau = sample.channel_tau if sample.tau is None else sample.tau
     if tau is None:

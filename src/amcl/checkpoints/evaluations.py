@@ -107,6 +107,12 @@ def read_results(run: str | Path) -> list[Result]:
     Args:
         run: The run folder.
 
+    Returns:
+        The results; an empty list where nothing was evaluated.
+
+    Raises:
+        ValueError: If a file of results is damaged.
+
     Example:
         >>> read_results("no-such-folder")
         []

@@ -76,6 +76,16 @@ def load(source: str | os.PathLike[str]) -> Backbone:
     Returns:
         A module that turns images (N, 3, S, S) into features (N, D). Its `normalization` is the
         mean and std to normalize images with.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from amcl.checkpoints.export import export
+        >>> model = open_model("resnet18", width=0.125, image_size=32)
+        >>> with TemporaryDirectory() as folder:
+        ...     files = export(model, Path(folder))
+        ...     backbone = load(Path(folder) / "backbone.safetensors")
+        >>> backbone.dim, backbone.image_size
+        (64, 32)
     """
     model = open_model(os.fspath(source))
     if model.untrained:

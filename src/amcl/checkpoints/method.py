@@ -72,6 +72,27 @@ def load_method(source: str | Path) -> Method:
     Args:
         source: A run folder, whose newest checkpoint is taken, a checkpoint, an exported
             `method.safetensors`, or the folder that holds one.
+
+    Returns:
+        The method with its trained weights.
+
+    Raises:
+        FileNotFoundError: If there is no such file or folder.
+        RunError: If the folder holds no checkpoint.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from amcl.backbones import BackboneSettings
+        >>> from amcl.checkpoints.files import save_checkpoint
+        >>> config = Config(backbone=BackboneSettings(name="resnet10t", width=0.125))
+        >>> method = make_method(config.method, Backbone(config.backbone, image_size=32))
+        >>> images = {"image_size": 32, "mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
+        >>> state = {"config": config.to_toml(), "method": method.state_dict(), "trained": images}
+        >>> with TemporaryDirectory() as folder:
+        ...     save_checkpoint(Path(folder) / "last.pt", state)
+        ...     loaded = load_method(Path(folder) / "last.pt")
+        >>> loaded.training, loaded.backbone.image_size
+        (False, 32)
     """
     path = Path(source).expanduser()
     if path.is_dir():

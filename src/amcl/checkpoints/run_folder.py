@@ -264,6 +264,21 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
 
     Args:
         run: The run folder.
+
+    Returns:
+        The rows of `metrics.jsonl`, in the order in which they were written.
+
+    Raises:
+        RunError: If the folder has no metrics.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = RunFolder(Path(folder)).metrics
+        ...     write_text(file, '{"kind": "epoch", "epoch": 1, "loss": 4.2}\\n')
+        ...     rows = read_metrics(folder)
+        >>> rows[-1]["loss"]
+        4.2
     """
     path = RunFolder(Path(run)).metrics
     if not path.is_file():

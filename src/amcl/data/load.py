@@ -145,8 +145,15 @@ def load_all_images(
 def has_test_split(source: str) -> bool:
     """Return whether a source has a labeled test split.
 
-    >>> has_test_split("cifar10"), has_test_split("builtin")
-    (True, False)
+    Args:
+        source: A folder, the name of a data set, or "builtin".
+
+    Returns:
+        True if features can be judged with ``probe="test"``.
+
+    Example:
+        >>> has_test_split("cifar10"), has_test_split("builtin")
+        (True, False)
     """
     if source in NAMED:
         return NAMED[source].has_test_labels
@@ -177,8 +184,15 @@ def absolute_source(source: str) -> str:
 
     A folder gets its absolute path. If there is none, the name stays, for the error to show.
 
-    >>> absolute_source("cifar10"), absolute_source("/data/../data")
-    ('cifar10', '/data/../data')
+    Args:
+        source: A folder, the name of a data set, or "builtin".
+
+    Returns:
+        The absolute path of a folder; other names as they are.
+
+    Example:
+        >>> absolute_source("cifar10"), absolute_source("/data/../data")
+        ('cifar10', '/data/../data')
     """
     folder = Path(source).expanduser()
     if source in ("", "builtin", *NAMED) or folder.is_absolute() or not folder.is_dir():
@@ -189,8 +203,16 @@ def absolute_source(source: str) -> str:
 def same_source(first: str, second: str) -> bool:
     """Return whether two names mean the same source; a folder has many.
 
-    >>> same_source("images", "./more/../images/"), same_source("builtin", "./builtin")
-    (True, False)
+    Args:
+        first: A folder, the name of a data set, or "builtin".
+        second: Another one.
+
+    Returns:
+        True if both are the same name, or paths of the same folder.
+
+    Example:
+        >>> same_source("images", "./more/../images/"), same_source("builtin", "./builtin")
+        (True, False)
     """
     if first == second or {first, second} & {"builtin", *NAMED}:
         return first == second
@@ -200,8 +222,12 @@ def same_source(first: str, second: str) -> bool:
 def default_workers() -> int:
     """Return one process for each core that this process may use, at most 8.
 
-    >>> 1 <= default_workers() <= 8
-    True
+    Returns:
+        The number of processes that decode images by default.
+
+    Example:
+        >>> 1 <= default_workers() <= 8
+        True
     """
     if hasattr(os, "sched_getaffinity"):
         return min(8, len(os.sched_getaffinity(0)))

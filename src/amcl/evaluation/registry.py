@@ -49,15 +49,22 @@ R = TypeVar("R", bound=Run)
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
-    """A registered protocol; `register_protocol` describes the fields."""
+    """A registered protocol; `register_protocol` describes the fields in full."""
 
     name: str
+    """Name of the protocol, as users type it."""
     settings: type
+    """Dataclass of its settings."""
     run: Run
+    """Function that runs it."""
     needs_labels: bool = True
+    """Whether it needs labeled images."""
     shown: tuple[str, ...] = ()
+    """Names of the settings that are shown beside the numbers."""
     is_default: Callable[[DataSet], bool] | None = None
+    """Function that tells for which data sets it runs by default; None for none."""
     settings_of_run: Callable[[Config], Any] | None = None
+    """Function that takes its settings from those of a run; None for the defaults."""
 
 
 _protocols = Registry[Protocol]("protocol", "amcl.evaluation.protocols", ENTRY_POINTS)
@@ -131,12 +138,28 @@ def unregister_protocol(name: str) -> None:
 
     Args:
         name: Name of a registered protocol.
+
+    Raises:
+        ValueError: If there is no protocol of this name.
+
+    Example:
+        >>> @register_protocol("nothing", dict)
+        ... def nothing(evaluation, settings):
+        ...     return Outcome(metrics={})
+        >>> "nothing" in protocol_names()
+        True
+        >>> unregister_protocol("nothing")
+        >>> "nothing" in protocol_names()
+        False
     """
     _protocols.unregister(name)
 
 
 def protocol_names() -> tuple[str, ...]:
     """Return the names of all registered protocols.
+
+    Returns:
+        The names in alphabetical order, as users type them.
 
     Example:
         >>> protocol_names()
@@ -149,7 +172,13 @@ def find_protocol(name: str) -> Protocol:
     """Return a registered protocol.
 
     Args:
-        name: Name of the protocol. An unknown name is an error that says the nearest one.
+        name: Name of the protocol.
+
+    Returns:
+        The protocol: its settings, and the function that runs it.
+
+    Raises:
+        ValueError: If there is no protocol of this name; the error says the nearest one.
 
     Example:
         >>> find_protocol("knn").shown

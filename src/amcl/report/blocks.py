@@ -19,6 +19,7 @@ class Paragraph:
 
     kind: ClassVar = "paragraph"
     text: str
+    """The text."""
 
 
 @dataclass(frozen=True)
@@ -27,29 +28,34 @@ class Note:
 
     kind: ClassVar = "note"
     text: str
+    """The sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """A drawing; `alt` describes it in words for readers who cannot see it."""
+    """A drawing."""
 
     kind: ClassVar = "chart"
     figure: "Figure"
+    """The figure of matplotlib."""
     alt: str
+    """Description in words for readers who cannot see it."""
     caption: str = ""
+    """Text below the drawing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """Images (3, H, W) side by side, with a title above and lines of text below.
-
-    `good`: for each image whether it is right, wrong or (None) neither; empty for all neither.
-    """
+    """Images side by side, with a title above and lines of text below."""
 
     images: Sequence[torch.Tensor]
+    """The images, uint8 (3, H, W) each."""
     lines: Sequence[str] = ()
+    """Lines of text below the images."""
     title: str = ""
+    """Title above the images."""
     good: Sequence[bool | None] = ()
+    """Mark of each image: right (True), wrong (False) or neither (None); empty for no marks."""
 
     def __post_init__(self) -> None:
         for image in self.images:
@@ -68,24 +74,32 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Pictures in rows; `alt` describes each image for readers who cannot see it."""
+    """Pictures in rows."""
 
     kind: ClassVar = "gallery"
     items: Sequence[Picture]
+    """The pictures."""
     caption: str = ""
+    """Text below the pictures."""
     alt: str = "image"
+    """Description of each image for readers who cannot see it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Images as points (N, 2) of a plane; `thumbs` (N, 3, h, w) show where a reader points at."""
+    """Images as points of a plane."""
 
     kind: ClassVar = "map"
     points: torch.Tensor
+    """Positions of the images, (N, 2)."""
     thumbs: torch.Tensor
+    """Small images that show what a reader points at, uint8 (N, 3, h, w)."""
     labels: Sequence[str] | None = None
+    """Class of each image; None without classes."""
     caption: str = ""
+    """Text below the map."""
     alt: str = "a map of images"
+    """Description of the map for readers who cannot see it."""
 
     def __post_init__(self) -> None:
         check_pixels("thumbs", self.thumbs, 4)
@@ -105,15 +119,18 @@ class Code:
 
     kind: ClassVar = "code"
     text: str
+    """The text."""
     title: str
+    """Title that unfolds the text."""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Columns side by side, each with a title or ""; one below the other on a narrow screen."""
+    """Columns side by side; one below the other on a narrow screen."""
 
     kind: ClassVar = "beside"
     columns: Sequence[tuple[str, Sequence["Block"]]]
+    """Title of each column, or "", and its blocks."""
 
 
 Block = Paragraph | Note | Table | Chart | Gallery | Map | Code | Beside
@@ -121,15 +138,19 @@ Block = Paragraph | Note | Table | Chart | Gallery | Map | Code | Beside
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page; `note` says below its title how to read it.
+    """A part of a page.
 
-    >>> Section("Loss & probes", ()).anchor
-    'loss-probes'
+    Example:
+        >>> Section("Loss & probes", ()).anchor
+        'loss-probes'
     """
 
     title: str
+    """Title of the section."""
     blocks: Sequence[Block]
+    """Blocks, one below the other."""
     note: str = ""
+    """Text below the title that says how to read the section."""
     anchor: str = ""
     """End of a link to it; empty: made of the title."""
 

@@ -33,6 +33,14 @@ def report(
 
     Returns:
         The path of the page.
+
+    Raises:
+        RunError: If a folder is no run, or `out` is a file that is no such page.
+
+    Example:
+        >>> settings = ReportSettings(images=200, map="pca")
+        >>> report("runs/first", settings=settings)  # doctest: +SKIP
+        PosixPath('runs/first/report.html')
     """
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     settings = ReportSettings() if settings is None else settings

@@ -30,13 +30,25 @@ _UNBROKEN = 24  # letters up to which a word of a command is not broken at a hyp
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """Sections below a title; `facts` are the key numbers, each with its name, on top."""
+    """Sections below a title.
+
+    Example:
+        >>> from amcl.report import Paragraph
+        >>> page = Page(title="My run", sections=[Section("Loss", [Paragraph("It fell.")])])
+        >>> "<p>It fell.</p>" in page.html()
+        True
+    """
 
     title: str
+    """Title of the page."""
     sections: Sequence[Section]
+    """Sections, one below the other; their anchors must differ."""
     subtitle: str = ""
+    """Line below the title."""
     facts: Sequence[tuple[str, str]] = ()
+    """Key numbers on top, each with its name."""
     footer: str = ""
+    """Line at the end of the page."""
 
     def __post_init__(self) -> None:
         anchors = [section.anchor for section in self.sections]

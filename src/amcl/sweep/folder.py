@@ -31,8 +31,12 @@ class SweepFolder(StudyFolder):
 
     `study.db` is its study, which holds the settings and the records of all runs; `sweep.json`
     names another storage of the study, if there is one, and the protocols. `runs` holds the run
-    folders; `runs.csv` and `table.md` are made from the records. The arguments are those of
-    `StudyFolder`.
+    folders; `runs.csv` and `table.md` are made from the records.
+
+    Args:
+        path: The folder.
+        storage: Address of the database with its password; "" for the one that the folder names.
+        study: Name of the study in it; None for the one that the folder names.
 
     Example:
         >>> from pathlib import Path

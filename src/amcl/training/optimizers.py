@@ -89,6 +89,22 @@ class LARS(torch.optim.Optimizer):
     v ← m·v + q·(g + λθ), θ ← θ − lr·v, with q = trust·‖θ‖ / ‖g + λθ‖ for weights, 1 for norms
     and biases (groups with `is_weight` false). In groups marked `per_head`, tensors (C, out, in)
     hold C layers, and each has its own q.
+
+    Args:
+        params: Parameters, or groups of them.
+        lr: Learning rate.
+        momentum: Momentum m.
+        weight_decay: Weight decay λ.
+        trust: Size of a step with a learning rate of 1, as a share of the size of the weights.
+
+    Example:
+        >>> weight = nn.Parameter(torch.ones(2, 2))
+        >>> optimizer = LARS([weight], lr=1.0, trust=0.1)
+        >>> weight.sum().backward()
+        >>> optimizer.step()
+        >>> weight.data
+        tensor([[0.9000, 0.9000],
+                [0.9000, 0.9000]])
     """
 
     def __init__(

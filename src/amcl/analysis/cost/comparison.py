@@ -45,13 +45,55 @@ def format_cost(value: float | None, form: str = ".4g") -> str:
 
 
 def compare_cost(base: Config, amcl: Config, image_size: int | None = None) -> tuple[Cost, Cost]:
-    """Count the costs of two configurations, such as a method with one head and with AMCL."""
+    """Count the costs of two configurations, such as a method with one head and with AMCL.
+
+    Args:
+        base: The first configuration.
+        amcl: The second configuration.
+        image_size: Pixels a side of the views of both; None for that of the training of `base`.
+
+    Returns:
+        The costs of both.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> base = recipe("builtin-simclr")
+        >>> amcl = recipe("builtin-simclr-amcl")
+        >>> base_cost, amcl_cost = compare_cost(base, amcl)  # doctest: +SKIP
+        >>> amcl_cost.parameters["heads"] / base_cost.parameters["heads"]  # doctest: +SKIP
+        3.0
+    """
     size = image_size or image_size_of(base)
     return cost_of(base, size), cost_of(amcl, size)
 
 
 def rows(costs: Sequence[Cost], measured: Sequence[StepCost] = ()) -> list[Row]:
-    """Return all numbers, a value for each configuration; measured ones come last."""
+    """Return all numbers, a value for each configuration; measured ones come last.
+
+    Args:
+        costs: Costs of the configurations by count.
+        measured: Their costs by measurement, in the same order; none for counts alone.
+
+    Returns:
+        A row for each number.
+
+    Example:
+        >>> counted = Cost(
+        ...     image_size=32,
+        ...     batch_size=128,
+        ...     parameters={"backbone": 10_000_000, "heads": 500_000},
+        ...     trained=10_500_000,
+        ...     momentum=0,
+        ...     forward_flops=2e9,
+        ...     step_flops=6e9,
+        ...     inference_flops=1e9,
+        ... )
+        >>> for row in rows([counted])[:3]:
+        ...     print(row.label, row.values)
+        parameters in training, M (10.5,)
+        backbone (10.0,)
+        heads (0.5,)
+    """
 
     def of(name: str, label: str, value: Callable[[Cost], float], part: bool = False) -> Row:
         return Row(name, label, tuple(map(value, costs)), part)
@@ -85,6 +127,24 @@ def cost_table(
         costs: Their costs by count.
         measured: Their costs by measurement.
         more: Rows to add below, by label: a text for each configuration.
+
+    Returns:
+        The table, with a row for each number.
+
+    Example:
+        >>> counted = Cost(
+        ...     image_size=32,
+        ...     batch_size=128,
+        ...     parameters={"backbone": 10_000_000, "heads": 500_000},
+        ...     trained=10_500_000,
+        ...     momentum=0,
+        ...     forward_flops=2e9,
+        ...     step_flops=6e9,
+        ...     inference_flops=1e9,
+        ... )
+        >>> table = cost_table(["one", "same"], [counted, counted])
+        >>> table.rows[0]
+        ['parameters in training, M', '10.5', '10.5', '1.000']
     """
     pair = len(names) == 2
     lines: list[list[str | Cell]] = []

@@ -70,6 +70,9 @@ def cost_of(config: Config, image_size: int | None = None) -> Cost:
         config: The configuration.
         image_size: Pixels a side of the views; None for that of the training.
 
+    Returns:
+        Parameters by part, and FLOPs of training and inference.
+
     Example:
         >>> cost = cost_of(Config())
         >>> cost.parameters["heads"], cost.parameters["backbone"] == cost.inference_parameters
@@ -96,14 +99,38 @@ def cost_of(config: Config, image_size: int | None = None) -> Cost:
 
 
 def backbone_flops(settings: BackboneSettings, image_size: int) -> int:
-    """Count the FLOPs of a backbone for one image."""
+    """Count the FLOPs of a backbone for one image.
+
+    Args:
+        settings: The network.
+        image_size: Pixels a side of the image.
+
+    Returns:
+        The number of FLOPs, two for each multiplication with its addition.
+
+    Example:
+        >>> backbone_flops(BackboneSettings(name="resnet10t", width=0.25), image_size=32)
+        32342016
+    """
     with torch.device("meta"), torch.no_grad():
         backbone = Backbone(settings, image_size).eval()
         return _flops(lambda: backbone(torch.empty(1, 3, image_size, image_size)))
 
 
 def image_size_of(config: Config) -> int:
-    """Return the pixels a side of the views; of a folder, at most a hundred pictures are read."""
+    """Return the pixels a side of the views; of a folder, at most a hundred pictures are read.
+
+    Args:
+        config: The configuration.
+
+    Returns:
+        The size that the configuration names, else that of its data set.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> image_size_of(recipe("cifar10-simclr")), image_size_of(recipe("stl10-simclr"))
+        (32, 96)
+    """
     settings = config.data
     if settings.image_size is not None:
         return settings.image_size

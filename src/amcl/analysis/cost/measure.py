@@ -72,6 +72,19 @@ def measure_step(
         steps: Number of steps.
         images: Number of images to draw from, at least a batch; None for a batch.
         image_size: Pixels a side of the images; None for that of the training.
+
+    Returns:
+        Seconds of each step, and the memory that was taken.
+
+    Raises:
+        RunError: If the process ends before its last step, as for want of memory.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> config = recipe("builtin-simclr")
+        >>> cost = measure_step(config, steps=3)  # doctest: +SKIP
+        >>> len(cost.seconds), cost.batch_size  # doctest: +SKIP
+        (3, 128)
     """
     (cost,) = measure_in_turns([config], steps, images=images, image_size=image_size)
     return cost
@@ -87,7 +100,25 @@ def measure_in_turns(
     """Measure several configurations in turns, A B A B: the machine is then the same for all.
 
     Each has its own process, which waits while another takes a step: all of them are in memory at
-    once. The arguments are those of `measure_step`.
+    once.
+
+    Args:
+        configs: Configurations of the trainings.
+        steps: Number of steps of each.
+        images: Number of images to draw from, at least a batch; None for a batch.
+        image_size: Pixels a side of the images; None for that of each training.
+
+    Returns:
+        The cost of each configuration, in their order.
+
+    Raises:
+        RunError: If a process ends before its last step, as for want of memory.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> configs = [recipe("builtin-simclr"), recipe("builtin-simclr-amcl")]
+        >>> base, amcl = measure_in_turns(configs, steps=5)  # doctest: +SKIP
+        >>> ratio = amcl.median / base.median  # doctest: +SKIP
     """
     whole_number("steps", steps)
     jobs = [_Job.of(config, steps, images, image_size) for config in configs]

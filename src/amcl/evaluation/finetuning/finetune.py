@@ -208,6 +208,18 @@ def supervised(
 
     Returns:
         The accuracy on the test images.
+
+    Example:
+        >>> from amcl.backbones import Backbone, BackboneSettings
+        >>> from amcl.data import MemoryImages
+        >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.125), image_size=16)
+        >>> pixels = torch.randint(256, (8, 3, 16, 16), dtype=torch.uint8)
+        >>> images = Labeled(MemoryImages(pixels), torch.arange(8) % 2)
+        >>> labeled = torch.tensor([0, 1, 2, 3])
+        >>> settings = FinetuneSettings(epochs=1, warmup_epochs=0, min_steps=0)
+        >>> transform = Transform(image_size=16)
+        >>> 0 <= supervised(backbone, images, labeled, images, 2, transform, settings) <= 1
+        True
     """
     return finetune(
         backbone,

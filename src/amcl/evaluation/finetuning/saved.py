@@ -22,6 +22,7 @@ class SavedClassifier:
     model: nn.Module
     """Images (N, 3, S, S) → logits (N, K)."""
     classes: tuple[str, ...]
+    """Names of the classes."""
     transform: Transform
     """Transform from stored images to the model's input."""
 
@@ -71,6 +72,18 @@ def load_classifier(path: Path) -> SavedClassifier:
 
     Raises:
         ValueError: The file is damaged, or does not say how it can be used.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.125), image_size=16)
+        >>> model = classifier(backbone, 2, image_size=16)
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "classifier.safetensors"
+        ...     transform = Transform(image_size=16)
+        ...     save_classifier(path, model.state_dict(), ["cat", "dog"], backbone, transform)
+        ...     saved = load_classifier(path)
+        >>> saved.model(torch.zeros(1, 3, 16, 16)).shape, saved.transform.image_size
+        (torch.Size([1, 2]), 16)
     """
     weights, stored = read_safetensors(path)
     metadata = stored or {}

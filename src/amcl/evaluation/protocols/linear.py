@@ -162,8 +162,15 @@ def linear_probe(
             `FixedFeatures`.
         device: Device to train on.
 
+    Returns:
+        The accuracy on the test images, and the learning rate that was chosen.
+
+    Raises:
+        ValueError: If features and labels do not fit together, or `plain` is missing.
+
     Example:
-        >>> x, y = torch.eye(4).repeat(10, 1), torch.arange(4).repeat(10)
+        >>> x = torch.eye(4).repeat(10, 1)
+        >>> y = torch.arange(4).repeat(10)
         >>> settings = LinearSettings(epochs=5, batch_size=8)
         >>> linear_probe(FixedFeatures(x, y), x, y, classes=4, settings=settings).top1
         1.0

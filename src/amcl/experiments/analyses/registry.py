@@ -52,6 +52,21 @@ def analysis(name: str, question: str, **fields: Any) -> Callable[[Make], Make]:
         name: Name on the command line.
         question: The question in words.
         fields: Other fields of `Analysis`.
+
+    Returns:
+        A decorator for the function that makes the tables of the analysis.
+
+    Example:
+        >>> @analysis("decay", "how much weight decay?", values=("0", "0.1"), few=("0",))
+        ... def decay(base, values, metric):
+        ...     cells = along("decay", values, sides(base), metric, "weight_decay")
+        ...     return [
+        ...         TableSpec(name="decay", title="Decay", how_to_read="", cells=cells, x="decay")
+        ...     ]
+        >>> (table,) = ANALYSES["decay"].specs(Config())
+        >>> len(table.cells)  # two values, each as published and with AMCL
+        4
+        >>> del ANALYSES["decay"]  # it was for this example only
     """
 
     def register(make: Make) -> Make:
