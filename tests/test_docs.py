@@ -241,6 +241,12 @@ def public_callables():
                 yield f"{package.__name__}.{name}", target
 
 
+def takes_arguments(target):
+    """Parameters that are handed on to a base class, as *args, are not documented here."""
+    handed_on = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(p.kind not in handed_on for p in inspect.signature(target).parameters.values())
+
+
 def test_every_public_callable_is_documented():
     targets = dict(public_callables())
     assert len(targets) >= 100
@@ -249,7 +255,7 @@ def test_every_public_callable_is_documented():
         text = target.__doc__ or ""
         if ">>>" not in text:
             missing.append(f"an example of {name}")
-        if inspect.signature(target).parameters and "Args:" not in text:
+        if takes_arguments(target) and "Args:" not in text:
             missing.append(f"the arguments of {name}")
     assert not missing, "\n".join(missing)
 

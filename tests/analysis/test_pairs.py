@@ -12,7 +12,7 @@ from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import DataSet, FileImages, Labeled, MemoryImages, Probe
 from amcl.methods import make_method, method_names
 from amcl.temperature import temperature_names
-from amcl.temperature.settings import field_names
+from amcl.temperature.settings import field_names, schemes_with
 from amcl.views import Views, ViewSettings
 from factories import method_settings
 from reference.cross_correlation import phi_on_samples
@@ -46,7 +46,9 @@ LIMITS = {"tau": 0.7, "tau_lower": 0.3, "tau_upper": 1.2, "tau_period": 10.0}
 
 def make(name, temperature="constant", **options):
     backbone, small = SMALL[name]
-    options = {k: v for k, v in options.items() if k not in LIMITS or k in field_names(temperature)}
+    options = {
+        k: v for k, v in options.items() if not schemes_with(k) or k in field_names(temperature)
+    }
     options["temperature"] = temperature
     return make_method(method_settings(name, **small | options), Backbone(backbone, SIZE))
 

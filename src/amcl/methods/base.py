@@ -112,6 +112,11 @@ class MethodSettings:
 class Drawn(NamedTuple):
     """Random numbers of a method for n images with V views each, on the CPU.
 
+    Args:
+        masked: True where a patch is not seen, (V, n, L).
+        sigma: σ of the noise in each view, (V, n); 0 for none.
+        seeds: Seeds of the noise of each view, (V, n).
+
     Example:
         >>> drawn = Drawn(torch.ones(2, 8, 64) > 0, torch.zeros(2, 8), torch.arange(16).view(2, 8))
         >>> drawn.rows(0, 4).masked.shape
@@ -119,11 +124,8 @@ class Drawn(NamedTuple):
     """
 
     masked: torch.Tensor
-    """True where a patch is not seen, (V, n, L)."""
     sigma: torch.Tensor
-    """σ of the noise in each view, (V, n); 0 for none."""
     seeds: torch.Tensor
-    """Seeds of the noise of each view, (V, n)."""
 
     def rows(self, start: int, stop: int) -> "Drawn":
         """Return the numbers of images start … stop − 1: the part of a rank or a micro-batch.

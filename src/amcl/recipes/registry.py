@@ -48,6 +48,15 @@ def register_variant(data: str, method: str, variant: str) -> Callable[[F], F]:
 
     Returns:
         A decorator for the function.
+
+    Example:
+        >>> @register_variant("cifar10", "simclr", "short")
+        ... def short(data):
+        ...     config = published(data, "simclr")
+        ...     return replace(config, run=replace(config.run, epochs=10))
+        >>> recipes_by_name()["cifar10-simclr-short"]().run.epochs
+        10
+        >>> del _variants["cifar10-simclr-short"]
     """
 
     def register(make: F) -> F:
