@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
-PIP = $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
+# Modules are compiled when they are first imported: compiling all of them takes a minute and more.
+PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
 .PHONY: help setup demo test test-all check format bench bench-peers clean
 

@@ -67,6 +67,7 @@ class StandIn(SQLiteDialect_pysqlite):
         return [[self.file], {"timeout": 60}]
 
 
+@pytest.mark.slow
 def test_the_password_of_a_storage_is_in_no_file_and_on_no_page(
     tmp_path, monkeypatch, capsys, few_images
 ):

@@ -228,6 +228,7 @@ def test_rows_have_ratios_where_there_is_something_to_divide():
     assert rows(costs[:1])[0].ratio is None
 
 
+@pytest.mark.slow
 def test_steps_are_really_taken():
     """Weights of wide heads, their gradients and AdamW's two moments must be in memory."""
     config = tiny("simclr", projector=(2048, 2048, 8))

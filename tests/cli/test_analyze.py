@@ -23,6 +23,7 @@ def quick():
     return with_values(recipe("builtin-simclr"), values)
 
 
+@pytest.mark.slow
 def test_from_a_question_to_a_page(tmp_path, capsys):
     out = ["--out", str(tmp_path / "first [red]")]  # no mark-up
     told = ["analyze", "heads", *QUICK, "--values", "1", "2", "--seeds", "0", "1", *out]
@@ -55,6 +56,7 @@ def test_pictures_without_labels(tmp_path, quick, capsys):
     assert not (tmp_path / "other").exists()  # told before anything was trained
 
 
+@pytest.mark.slow
 def test_few_labels_are_those_asked_for(tmp_path, quick):
     def counts(values):
         page = analyze("labels", quick, tmp_path, values=values, tell=lambda line: None)
@@ -69,6 +71,7 @@ def test_few_labels_are_those_asked_for(tmp_path, quick):
     assert "seed 0: too few labeled images" in (page.parent / "table.md").read_text()
 
 
+@pytest.mark.slow
 def test_each_split_has_its_own_numbers(tmp_path, quick, monkeypatch):
     def judge(config, run, protocols, split, settings):
         return {f"{p}_top1_{split}": {"test": 0.5, "validation": 0.25}[split] for p in protocols}

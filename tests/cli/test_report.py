@@ -14,6 +14,7 @@ pytestmark = pytest.mark.usefixtures("few_images")
 QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
 
 
+@pytest.mark.slow
 def test_from_a_run_to_its_page(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     train = ["pretrain", "--data", "builtin", *QUICK, "--projector", "16", "8", "--out"]

@@ -329,7 +329,9 @@ def test_it_trains_in_a_thread_that_gets_no_signals(tmp_path):
 def test_short_epochs_are_not_all_saved(monkeypatch, tmp_path):
     steps, clock = [], {"now": 0.0}
     monkeypatch.setattr(saving.time, "monotonic", lambda: clock["now"])
-    monkeypatch.setattr(saving, "save_checkpoint", lambda path, state: steps.append(state["step"]))
+    monkeypatch.setattr(
+        saving, "save_checkpoint", lambda path, state, keep: steps.append(state["step"])
+    )
     spy_on_steps(monkeypatch, lambda step: clock.update(now=clock["now"] + 10.0))
     settings = replace(PLAIN, epochs=9)
     finetune(module(), colors(12), colors(6), 3, TRANSFORM, settings, checkpoint=tmp_path / "file")

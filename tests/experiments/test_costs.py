@@ -13,6 +13,7 @@ from amcl.recipes import recipe, with_amcl
 from amcl.sweep import Point
 
 
+@pytest.mark.slow
 def test_costs_are_those_counted(monkeypatch):
     monkeypatch.setattr(costs, "TABLE_8", {"simclr": (25.6, 1.1, 3.5, 0.3)})
     topic, numbers = costs.cost_topic("builtin")
@@ -32,6 +33,7 @@ def test_costs_are_those_counted(monkeypatch):
     assert "small networks for builtin" in topic.notes[0]
 
 
+@pytest.mark.slow
 def test_designs_differ_in_heads_and_temperature():
     topic, numbers = costs.design_topic()
     rows = {

@@ -52,6 +52,7 @@ def test_every_entry_is_run_below():
 QUICK = ("heads",)  # the others take long together
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "names",
     [
@@ -135,6 +136,7 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     assert sorted(starts) == [[0], [0, 1]]  # the second start of one goes on after its first step
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_runs(tmp_path):
     reproduce("table-5", scale="smoke", out=tmp_path, seeds=2, tell=quiet)
     with (tmp_path / "table-5" / "numbers.csv").open() as file:

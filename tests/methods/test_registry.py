@@ -78,6 +78,7 @@ def amcl(site: Path, *words: str, cwd: Path) -> subprocess.CompletedProcess[str]
 SMALL = ("--subset", "48", "--batch-size", "24", "--epochs", "1", "--threads", "1")
 
 
+@pytest.mark.slow
 def test_a_method_of_another_package_trains_from_the_command_line(installed, tmp_path):
     words = ("--method", "pull", "--strength", "0.5", "--local-crops", "2", *SMALL, "--out", "run")
     done = amcl(installed, "pretrain", *words, cwd=tmp_path)

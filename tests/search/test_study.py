@@ -49,6 +49,7 @@ def test_the_best_of_the_trials_is_a_file_to_train_from(tmp_path, drawn):
         assert (tmp_path / f"s/{picture}.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_the_model_of_past_trials_does_better_than_chance(tmp_path, runs):
     found = find(tmp_path / "s", trials=25)
     values = [value(record) for record in found.records]
@@ -242,6 +243,7 @@ def tiny(tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 def test_real_runs_stopped_and_gone_on_with(tmp_path, monkeypatch, tiny):
     """The second of two trials is interrupted in its middle."""
     monkeypatch.setattr(study, "save_plots", lambda *args: ([], {}))

@@ -75,6 +75,7 @@ def train(name: str, out: Path, epochs: int, **method: object) -> list[dict[str,
     return read_metrics(out)
 
 
+@pytest.mark.slow
 def test_mae_learns_to_reconstruct(tmp_path):
     losses = [r["loss"] for r in train("builtin-mae", tmp_path / "run", 1) if r["kind"] == "step"]
     assert sum(losses[-5:]) / 5 < losses[0] / 2

@@ -33,6 +33,7 @@ class Failing(SimCLR):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failing", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_an_error_on_one_process_ends_both_with_its_message(tmp_path, failing):
     (tmp_path / "amcl_failing.py").write_text(FAILING, encoding="utf-8")

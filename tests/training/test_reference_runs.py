@@ -32,7 +32,7 @@ METHODS = method_names()
 RECORD = Path(__file__).with_name("reference_runs.json")
 STEPS = 20
 VIT = ("can", "lgp", "mae", "mocov3")
-SLOW = [("can", False), ("lgp", False), ("mocov3", False)]
+SLOW = [(name, amcl) for name in ("can", "lgp", "mocov3") for amcl in (False, True)]
 CASES = [
     (name, amcl)
     for name in METHODS

@@ -150,8 +150,8 @@ def test_a_finished_run_without_checkpoints_cannot_be_made_longer(run, capsys):
 
 
 def test_a_run_without_its_last_checkpoint_goes_on_from_the_newest_that_was_kept(run, finished):
-    (run / "checkpoints/last.pt").unlink()
-    (run / "checkpoints/epoch-0002.pt").unlink()
+    for name in ("last.pt", "last-1.pt", "epoch-0002.pt"):
+        (run / "checkpoints" / name).unlink()
     (run / "backbone.safetensors").unlink()
     assert main(["pretrain", "--resume", str(run)]) == 0
     log = (run / "log.txt").read_text()
@@ -197,8 +197,10 @@ def test_images_that_are_gone_are_no_reason_to_end_early(tmp_path, monkeypatch):
             pretrain(config, tmp_path / "run")
     for path in sorted(folder.iterdir())[8:]:
         path.unlink()
-    with pytest.raises(RunError, match="8 images make only 2: the images have changed"):
+    with pytest.raises(RunError, match="there were 32 training images and there are 8"):
         pretrain(config, tmp_path / "run", resume=True)
+    with pytest.raises(RunError, match="8 images make only 2: the images have changed"):
+        pretrain(config, tmp_path / "run", resume=True, accept_changes=True)
     assert not (tmp_path / "run/backbone.safetensors").exists()
 
 

@@ -57,6 +57,9 @@ def test_a_run_that_waits_for_images_is_saved(tmp_path, monkeypatch, number, acc
     assert_same_run(tmp_path / "straight", tmp_path / "stopped")
 
 
+# The connection to a process that is killed while it sends is left to the garbage collector.
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_run_whose_worker_dies_is_saved(tmp_path, monkeypatch):
     folder = picture_folder(tmp_path / "pictures", count=16)
     plain, decoded, parent = FileImages.decode, [], os.getpid()
