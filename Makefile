@@ -10,7 +10,7 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --co
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
-	@echo "make test    set up, then run the tests (6 minutes)"
+	@echo "make test    set up, then run the tests (7 minutes)"
 	@echo "make test-all  the slow tests too (12 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"

@@ -144,6 +144,7 @@ def test_a_resnet50_is_what_the_literature_says():
     assert cost.inference_parameters + 2048 * 1000 + 1000 == 25_557_032
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "mocov3"])  # LGP is one
 def test_parameters_are_those_of_the_method(name):
     config, cost = tiny(name), plain(name) if name == "mae" else with_amcl(name)

@@ -124,6 +124,7 @@ def test_a_file_written_by_hand_sets_nothing_in_vain(tmp_path):
     assert parse(["--config", str(file)]).settings.method.temperature.beta == 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", recipes.names())
 def test_files_that_runs_write_are_taken_whatever_is_in_them(tmp_path, name):
     file = tmp_path / "config.toml"
@@ -220,7 +221,7 @@ def test_the_options_that_are_checked_are_those_of_the_parser(capsys):
         assert names == {name for name in shown if name != "--help"} - {"--method-METHOD"}
 
 
-@pytest.mark.parametrize("method", ["simclr", "mae"])
+@pytest.mark.parametrize("method", ["simclr"])
 def test_no_option_that_there_is_is_taken_for_mistyped(method):
     base = parse(["--method", method])
     for option in _options_of(Options, base):

@@ -79,6 +79,7 @@ def test_values_are_percentages_of_the_trials_that_have_ended(tmp_path, monkeypa
     assert drawn["curves"].axes[0].get_xlabel() == "epoch"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("made", "asked", "images", "reasons"),
     [

@@ -153,6 +153,7 @@ def test_the_papers_top_k_goes_where_the_typed_form_has_none():
     assert "top_k" in space_from(SIMCLR, ["paper", "form=softmax,top_k"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", AMCL)
 def test_the_papers_space_is_read_back_from_its_text(name):
     config = recipe(name)

@@ -16,6 +16,7 @@ from amcl.sweep.storage import without_password
 from search.studies import BETA, Runs, base, begun, find, numbers, open_study_of, value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "error", [Interrupted("stopped"), KeyboardInterrupt(), OSError("full"), TypeError("a fault")]
 )
@@ -112,6 +113,7 @@ def test_a_study_without_its_storage_says_so(tmp_path, runs):
         find(tmp_path / "t", trials=2, study="other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in recipes.names() if name.endswith("-amcl")])
 def test_a_study_of_any_recipe_is_known_again_by_its_folder(tmp_path, name):
     config = recipes.recipe(name)

@@ -189,6 +189,7 @@ def take_steps(config, temperatures):
         raise
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_random_points_train(method, temperatures, monkeypatch):
     monkeypatch.setattr("amcl.training.start.Backbone", Toy)
@@ -211,6 +212,7 @@ def test_the_points_are_200_and_all_over_the_space():
         assert max(each.top_k or 0 for each in settings) > 0.5 * most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_corners_train(method, temperatures, monkeypatch):
     """Over the five contrastive methods, each corner meets each of the five forms."""

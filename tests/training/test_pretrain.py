@@ -74,6 +74,7 @@ def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
     assert steps == list(range(1, 9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [*MASKED, "mocov3"])
 def test_resume_is_bit_exact_for_vision_transformers(tmp_path, monkeypatch, method):
     """LGP, which has two runs to resume, is in test_stages.py."""

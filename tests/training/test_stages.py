@@ -282,6 +282,7 @@ def test_the_first_stage_is_the_run_of_its_configuration(straight, pictures, tmp
     assert_equal(weights(tmp_path / "second"), weights(straight))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "message"),
     [
