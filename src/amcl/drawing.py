@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from amcl.files import whole_file
+from amcl.printable import printable
 
 if TYPE_CHECKING:  # loaded only where something is drawn
     from matplotlib.axes import Axes
@@ -79,11 +80,12 @@ def legend_below(figure: "Figure") -> None:
 
 
 def plain(text: str, length: int = 60) -> str:
-    """Escape text so that it is no formula, and shorten it.
+    """Escape text so that it is printable and no formula, and shorten it.
 
     >>> plain("worth $5 and $6", 9)
     'worth \\\\$5…'
     """
+    text = printable(text)
     text = text if len(text) <= length else text[: length - 1] + "…"
     if text.startswith("_"):  # such a label would be missing from the legend
         text = f" {text}"
@@ -140,7 +142,8 @@ def svg_of(figure: "Figure", alt: str, salt: str) -> str:
     # An inch is 72 of matplotlib's points and 96 of a page's pixels.
     width = round(float(view.split()[2]) * 96 / 72)
     root.attrib.clear()
-    root.attrib |= {"class": "drawing", "viewBox": view, "role": "img", "aria-label": alt}
+    root.attrib |= {"class": "drawing", "viewBox": view, "role": "img"}
+    root.attrib["aria-label"] = printable(alt)
     root.attrib |= {"fill": "currentColor", "stroke-linejoin": "round"}
     root.attrib["style"] = f"--natural: {width}px"
     return ElementTree.tostring(root, encoding="unicode")

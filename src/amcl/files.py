@@ -3,11 +3,14 @@
 import hashlib
 import os
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from amcl.printable import printable_lines
 
 _UNFINISHED = re.compile(r"\..+\.\d+\.writing")
 
@@ -22,9 +25,10 @@ def whole_file(path: Path, older: Sequence[Path] = ()) -> Iterator[IO[bytes]]:
             its name. The last of them is replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    # A random name, which must be new: nobody can place a link there that would be followed.
+    temporary = path.with_name(f".{path.name}.{secrets.randbits(32)}.writing")
     try:
-        with temporary.open("wb") as file:
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -79,10 +83,46 @@ def free_path(path: Path) -> Path:
     return free
 
 
+def check_name(name: str, where: object) -> None:
+    """Raise an error unless a name that was read is that of a file within a folder.
+
+    Args:
+        name: The name.
+        where: Origin of the name, for the error.
+
+    Raises:
+        ValueError: The name is empty, has a separator, or leads out of the folder.
+
+    Example:
+        >>> check_name("../thesis.txt", "a list")
+        Traceback (most recent call last):
+        ValueError: a list is damaged: '../thesis.txt' is no name of a file.
+    """
+    if name in ("", ".", "..") or "/" in name or os.sep in name or "\0" in name:
+        raise ValueError(f"{where} is damaged: {name!r:.60} is no name of a file.")
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a text file in UTF-8, whole or not at all."""
+    """Write a text file in UTF-8, whole or not at all; control characters become escapes."""
     with whole_file(path) as file:
-        file.write(text.encode())
+        file.write(printable_lines(text).encode())
+
+
+def open_own(path: Path, mode: str) -> IO[Any]:
+    """Open a file that a folder has under a known name; a link under this name is an error.
+
+    Args:
+        path: The file.
+        mode: Mode as that of `open`.
+
+    Returns:
+        The open file; texts are UTF-8.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+
+    return open(path, mode, encoding=None if "b" in mode else "utf-8", opener=opener)
 
 
 def digest(parts: Iterable[bytes | memoryview]) -> str:

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from amcl.files import digest
+from amcl.text_files import parse_json
 
 CHECKSUM = "sha256"
 
@@ -91,13 +92,7 @@ def _metadata(file: Path, stored: Any) -> dict[str, Any] | None:
     text = (stored.metadata() or {}).get("amcl")
     if text is None:
         return None
-    try:
-        metadata = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file} is damaged: its metadata are no JSON ({error}).") from None
-    if not isinstance(metadata, dict):
-        raise ValueError(f"{file} is damaged: its metadata are no table, but {metadata!r:.80}.")
-    return metadata
+    return parse_json(text, f"the metadata of {file}")
 
 
 def _checksum(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, Any]) -> str:

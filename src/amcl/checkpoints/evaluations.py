@@ -1,18 +1,19 @@
 """Results of evaluations: a JSON file for each result, and a table for people."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from amcl.environment import environment
-from amcl.files import digest, write_text
+from amcl.files import check_name, digest, write_text
+from amcl.text_files import read_json, require, to_json
 
 FOLDER = "evaluation"
 """Folder of the results in a run folder."""
@@ -27,13 +28,34 @@ BETTER = {
 """Metric without labels → the direction that is better."""
 _MANY_IMAGES = 1000  # test images from which accuracies are shown without their interval
 _CHECKPOINTS = (".pt", ".pth", ".ckpt")  # endings of models that are checkpoints of a run
-_TYPES: dict[Any, type] = {
-    str: str,
-    int: int,
-    list[str]: list,
-    dict[str, float]: dict,
-    dict[str, Any]: dict,
-}
+
+
+class _ClassFacts(TypedDict):
+    top1: float | None
+    images: int
+
+
+class _Confused(TypedDict):
+    true: str
+    predicted: str
+    images: int
+
+
+class _Details(TypedDict):
+    """Details that are shown; protocols add others, which are kept as they are."""
+
+    notes: NotRequired[list[str]]
+    std: NotRequired[dict[str, float | None]]
+    interval: NotRequired[dict[str, tuple[float, float] | None]]
+    lr: NotRequired[float]
+    cost: NotRequired[float]
+    hold_out_images: NotRequired[int | None]
+    hold_out_top1: NotRequired[list[Any] | dict[str, Any] | None]
+    folds: NotRequired[int]
+    balanced_top1: NotRequired[float]
+    per_class: NotRequired[dict[str, _ClassFacts]]
+    confused: NotRequired[list[_Confused]]
+    confusion: NotRequired[list[list[int]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +118,7 @@ class Result:
 
     def write(self, run: Path) -> Path:
         """Write this to the run folder; only a result of the same key is replaced."""
-        text = json.dumps(asdict(self), indent=2, allow_nan=False, ensure_ascii=False)
-        write_text(self.path(run), text + "\n")
+        write_text(self.path(run), to_json(asdict(self)) + "\n")
         return self.path(run)
 
 
@@ -130,13 +151,14 @@ def results_table(results: Sequence[Result], name: str) -> Table:
     """
     data = dict.fromkeys(f"{result.data}, {result.split}" for result in results)
     title = f"{name} on {'; '.join(data)}"
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    table = Table(title=Text(title), title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     table.add_column("protocol", no_wrap=True)
     table.add_column("result", no_wrap=True)
     table.add_column("how", overflow="fold")
     for result in results:
         numbers = [f"{metric} {format_metric(result, metric)}" for metric in result.metrics]
-        table.add_row(result.protocol, "\n".join(numbers), describe(result))
+        # No markup: names of files and classes may have brackets.
+        table.add_row(*map(Text, (result.protocol, "\n".join(numbers), describe(result))))
         table.add_section()
     return table
 
@@ -197,22 +219,43 @@ def _choice(details: Mapping[str, Any], name: str) -> str:
 
 def _read(path: Path) -> Result:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        names = {f.name for f in fields(Result)}
-        if not isinstance(values, dict) or not set(values) <= names:
-            raise ValueError("it is no result of an evaluation")
+        values = read_json(path)
+        known = {f.name: f for f in fields(Result)}
+        if foreign := sorted(values.keys() - known.keys()):
+            raise ValueError(f"{path} is no result of an evaluation: it has {foreign[0]!r}.")
+        for name, f in known.items():
+            if name in values:
+                require(values[name], f.type, f"{name} in {path}")
+            elif f.default_factory is MISSING:
+                raise ValueError(f"{path} is damaged: it has no {name}.")
+        require(values.get("details", {}), _Details, f"details in {path}")
+        counts = {n: v for n, v in values.get("images", {}).items() if n != "sha256"}
+        require(counts, dict[str, int], f"images in {path}")
+        for name in ("protocol", "split"):
+            check_name(values[name], f"{name} in {path}")
         result = Result(**values)
-        for f in fields(Result):
-            if f.type in _TYPES and type(getattr(result, f.name)) is not _TYPES[f.type]:
-                raise ValueError(f"its {f.name} is {getattr(result, f.name)!r}")
-        for name, value in result.metrics.items():
-            if type(value) not in (int, float) or not math.isfinite(value):
-                raise ValueError(f"its {name} is no number: {value!r}")
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
-        raise ValueError(
-            f"{path} is damaged ({error}): remove it and run `amcl evaluate` again."
-        ) from error
+        _check_classes(result, path)
+    except ValueError as error:
+        raise ValueError(f"{error} Remove it and run `amcl evaluate` again.") from None
     return result
+
+
+def _check_classes(result: Result, path: Path) -> None:
+    """Raise an error if the accuracies by class do not belong together."""
+    details = result.details
+    if "per_class" not in details:
+        return
+    if missing := [name for name in ("balanced_top1", "confused") if name not in details]:
+        raise ValueError(f"details in {path} are damaged: they have no {missing[0]}.")
+    if "top1" not in result.metrics:
+        raise ValueError(f"metrics in {path} are damaged: they have no top1.")
+    count = len(details["per_class"])
+    rows = details.get("confusion", [[0] * count] * count)
+    if [len(row) for row in rows] != [count] * count:
+        raise ValueError(f"details in {path} are damaged: confusion is not of {count} classes.")
+    for name, facts in details["per_class"].items():
+        if facts["images"] and facts["top1"] is None:
+            raise ValueError(f"details in {path} are damaged: {name} has no accuracy.")
 
 
 def _file_name(data: str) -> str:

@@ -3,10 +3,9 @@
 import json
 import logging
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -18,6 +17,7 @@ from amcl.checkpoints.onnx_file import require_onnx, write_onnx
 from amcl.errors import RunError
 from amcl.files import digest, file_digest, write_text
 from amcl.metrics.features import fingerprint
+from amcl.text_files import read_json, require
 
 LIST = "export.json"
 """File that lists what an export wrote, so that the next one knows its own files."""
@@ -80,8 +80,7 @@ def export(
         return _move(staging, folder, model, earlier, overwrite)
 
 
-@dataclass(frozen=True)
-class _Written:
+class _Written(TypedDict):
     """Content of `export.json`."""
 
     run: str
@@ -118,12 +117,12 @@ def _earlier(folder: Path, model: LoadedModel) -> _Written | None:
     if not (folder / LIST).is_file():
         raise RunError(f"{folder} is not empty, and holds no export: {fix}")
     earlier = _read_list(folder / LIST)
-    others = sorted(present - earlier.files.keys())
+    others = sorted(present - earlier["files"].keys())
     if others:
         raise RunError(f"{folder} holds {', '.join(others)} beside an export: {fix}")
-    if earlier.run != _run_of(model):
+    if earlier["run"] != _run_of(model):
         raise RunError(f"{folder} holds the export of another run: {fix}")
-    changed = [n for n in sorted(present) if file_digest(folder / n) != earlier.files[n]]
+    changed = [n for n in sorted(present) if file_digest(folder / n) != earlier["files"][n]]
     if changed:
         raise RunError(
             f"{', '.join(changed)} in {folder} changed after the export and would be lost: move it "
@@ -135,13 +134,12 @@ def _earlier(folder: Path, model: LoadedModel) -> _Written | None:
 def _read_list(path: Path) -> _Written:
     """Read `export.json`. It may come from anywhere, so names of other files are an error."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        written = _Written(values["run"], values["weights"], dict(values["files"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise RunError(
-            f"{path} is damaged: remove the folder, or choose another: --out."
-        ) from error
-    if foreign := sorted(written.files.keys() - set(FILES)):
+        values: Any = read_json(path)
+        require(values, _Written, path)
+    except ValueError as error:
+        raise RunError(f"{error} Remove the folder, or choose another: --out.") from None
+    written: _Written = values
+    if foreign := sorted(written["files"].keys() - set(FILES)):
         raise RunError(
             f"{path} lists {', '.join(map(repr, foreign))}, which `amcl export` does not write: "
             "choose a new folder with --out."
@@ -173,9 +171,10 @@ def _move(
     weights = fingerprint(model.backbone)
     old = {}
     if earlier is not None:
-        old = {name: sha for name, sha in earlier.files.items() if (folder / name).exists()}
+        old = {name: sha for name, sha in earlier["files"].items() if (folder / name).exists()}
     # Files of other weights would lie beside the new ones as if they belonged together.
-    stale = old.keys() - new.keys() if earlier is not None and earlier.weights != weights else set()
+    others = earlier is not None and earlier["weights"] != weights
+    stale = old.keys() - new.keys() if others else set()
     changed = sorted(stale | {name for name in old.keys() & new.keys() if old[name] != new[name]})
     if changed and not overwrite:
         raise RunError(

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from amcl.backbones import Backbone, backbone_of, own_randomness
 from amcl.checkpoints.files import check_format, read_safely
@@ -13,6 +13,7 @@ from amcl.config import Config
 from amcl.errors import RunError
 from amcl.methods import Method, make_method
 from amcl.tensor_files import read_safetensors
+from amcl.text_files import require
 
 _NETWORK = "backbone.network."  # prefix of the network in the state dict of a method
 
@@ -64,6 +65,14 @@ class SavedMethod:
             f"{self.path} is of an early version and does not say how its images were prepared: "
             "give image_size, mean and std, or open the folder of a run that has ended."
         )
+
+
+class _Saved(TypedDict):
+    """Content of a checkpoint that a method is made from."""
+
+    config: str
+    method: Table
+    trained: NotRequired[dict[str, Any] | None]
 
 
 def load_method(source: str | Path) -> Method:
@@ -121,6 +130,7 @@ def from_tensors(path: Path, tensors: Table, metadata: dict[str, Any] | None) ->
     """Return the method in an exported file; None if the file holds something else."""
     if metadata is None or "config" not in metadata:
         return None
+    require(metadata["config"], str, f"the configuration in {path}")
     config = Config.from_toml(metadata["config"], f"the configuration in {path}")
     return SavedMethod(path, config, metadata, tensors)
 
@@ -130,6 +140,7 @@ def from_checkpoint(path: Path, state: Any) -> SavedMethod | None:
     if not isinstance(state, dict) or not {"format", "config", "method"} <= state.keys():
         return None
     check_format(path, state)
+    require(state, _Saved, path)
     config = Config.from_toml(state["config"], f"the configuration in {path}")
     return SavedMethod(path, config, state.get("trained"), state["method"])
 

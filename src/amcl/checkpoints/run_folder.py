@@ -6,15 +6,17 @@ import logging
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypedDict
 
 from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
 from amcl.config.fields import without_effect
 from amcl.environment import environment
 from amcl.errors import RunError
-from amcl.files import is_free, remove_unfinished, write_text
-from amcl.tensor_files import read_metadata
+from amcl.files import is_free, open_own, remove_unfinished, write_text
+from amcl.printable import PrintableFormatter
+from amcl.tensor_files import read_safetensors
+from amcl.text_files import drop_half_line, read_json_lines, require
 
 logger = logging.getLogger("amcl")
 
@@ -40,6 +42,7 @@ class RunFolder:
         self.resumed_by = shlex.quote(str(part_of or path))
         self._lock: IO[str] | None = None
         self._metrics: IO[str] | None = None
+        self._log: IO[str] | None = None
         self._handler: logging.Handler | None = None
         self._level = logging.NOTSET
 
@@ -52,6 +55,11 @@ class RunFolder:
     def metrics(self) -> Path:
         """File of the metrics, a line of JSON for each row."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def environment(self) -> Path:
+        """File of versions and hardware, a line of JSON for each start."""
+        return self.path / "environment.jsonl"
 
     @property
     def log(self) -> Path:
@@ -100,19 +108,24 @@ class RunFolder:
             raise RunError(f"could not make the run folder {self.path}: {error}.") from error
 
     def is_finished(self, epochs: int) -> bool:
-        """Return whether the trained backbone is here, and is that of these epochs.
+        """Return whether the trained backbone is here, whole, and is that of these epochs.
 
-        Without a checkpoint it may be of more: there is nothing that could be resumed.
+        Without a checkpoint it may be of more: there is nothing that could be resumed. A damaged
+        one is written again from a checkpoint, if there is one, and else an error.
         """
         if not self.backbone.is_file():
             return False
+        newest = self.newest_checkpoint()
         try:
-            trained = (read_metadata(self.backbone) or {})["epoch"]
-            return bool(
-                trained >= epochs if self.newest_checkpoint() is None else trained == epochs
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(f"{self.backbone} is damaged: {error}.") from error
+            _, metadata = read_safetensors(self.backbone)
+            require(metadata, _Trained, f"the metadata of {self.backbone}")
+        except ValueError as error:
+            if newest is None:
+                raise RunError(str(error)) from None
+            logger.warning("%s It is written again, from %s", error, newest)
+            return False
+        trained = (metadata or {})["epoch"]
+        return bool(trained >= epochs if newest is None else trained == epochs)
 
     def checkpoints(self) -> list[Path]:
         """Return all checkpoints, the newest first: the last ones, then those that are kept."""
@@ -178,7 +191,7 @@ class RunFolder:
                 to the folder.
         """
         self.checkpoint.parent.mkdir(exist_ok=True)
-        self._lock = (self.path / ".lock").open("w")
+        self._lock = open_own(self.path / ".lock", "a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -186,17 +199,21 @@ class RunFolder:
             raise RunError(f"another process is training in {self.path} now.") from error
         for folder in (self.path, self.checkpoint.parent):
             remove_unfinished(folder)
+        for path in (self.metrics, self.environment):
+            if drop_half_line(path):
+                logger.info("%s: dropped half a line, which a kill had left at the end", path)
         self._drop_metrics_after(step)
-        self._metrics = self.metrics.open("a", encoding="utf-8")
-        self._handler = logging.FileHandler(self.log, encoding="utf-8")
-        self._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        self._metrics = open_own(self.metrics, "a")
+        self._log = open_own(self.log, "a")
+        self._handler = logging.StreamHandler(self._log)
+        self._handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(self._handler)
         self._level = logger.level
         logger.setLevel(logging.DEBUG)  # the file keeps everything, whatever a terminal shows
         start: dict[str, Any] = {"step": step}
         if stored is not None and config is not None:
             start |= self._store_changes(stored, config)
-        with (self.path / "environment.jsonl").open("a", encoding="utf-8") as file:
+        with open_own(self.environment, "a") as file:
             file.write(json.dumps({**start, **environment()}) + "\n")
 
     def _store_changes(self, stored: Config, config: Config) -> dict[str, Any]:
@@ -225,23 +242,17 @@ class RunFolder:
             logger.setLevel(self._level)
             logger.removeHandler(self._handler)
             self._handler.close()
-        for file in (self._metrics, self._lock):
+        for file in (self._metrics, self._log, self._lock):
             if file is not None:
                 file.close()
 
     def _drop_metrics_after(self, step: int) -> None:
         if not self.metrics.exists():
             return
-        lines = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                break  # the run was killed while it wrote this line
-            if row["step"] > step:
-                break
-            lines.append(line + "\n")
-        write_text(self.metrics, "".join(lines))
+        rows = read_metrics(self.path)
+        kept = [row for row in rows if row["step"] <= step]
+        if len(kept) < len(rows):
+            write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in kept))
 
 
 class Resumed(NamedTuple):
@@ -251,6 +262,25 @@ class Resumed(NamedTuple):
     state: dict[str, Any]
     damaged: tuple[str, ...]
     """Messages on newer checkpoints that are damaged."""
+
+
+class _Trained(TypedDict):
+    """Metadata of a trained backbone, so far as they are about its training."""
+
+    epoch: float
+
+
+class _Row(TypedDict):
+    kind: str
+    step: int
+
+
+class _EpochRow(TypedDict):
+    epoch: int
+
+
+class _LossRow(TypedDict):
+    loss: float
 
 
 def _number(stem: str, *prefixes: str) -> int:
@@ -270,12 +300,13 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
 
     Raises:
         RunError: If the folder has no metrics.
+        ValueError: If they are damaged, but for half a line that a kill has left at the end.
 
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     file = RunFolder(Path(folder)).metrics
-        ...     write_text(file, '{"kind": "epoch", "epoch": 1, "loss": 4.2}\\n')
+        ...     write_text(file, '{"kind": "epoch", "step": 9, "epoch": 1, "loss": 4.2}\\n')
         ...     rows = read_metrics(folder)
         >>> rows[-1]["loss"]
         4.2
@@ -283,6 +314,13 @@ def read_metrics(run: str | Path) -> list[dict[str, Any]]:
     path = RunFolder(Path(run)).metrics
     if not path.is_file():
         raise RunError(f"there are no metrics in {run}: it is no run folder.")
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    # A run that was killed may have left half a line.
-    return [json.loads(line) for line in lines if line.endswith("\n")]
+    rows = read_json_lines(path)
+    for number, row in enumerate(rows, 1):
+        where = f"line {number} of {path}"
+        require(row, _Row, where)
+        if row["kind"] in ("epoch", "probe"):
+            require(row, _EpochRow, where)
+        if row["kind"] in ("step", "epoch"):
+            require(row, _LossRow, where)
+        require({n: v for n, v in row.items() if n != "kind"}, dict[str, float], where)
+    return rows

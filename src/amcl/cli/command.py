@@ -68,5 +68,6 @@ def attempt(name: str, work: Callable[[], None], interrupted: str = "") -> int:
 
 
 def _fail(name: str, message: str, style: str, code: int) -> int:
-    console.print(redact(f"{name}: {message}"), style=style, markup=False, soft_wrap=True)
+    text = redact(f"{name}: {message}").replace("\n", "\n  ")
+    console.print(text, style=style, markup=False, soft_wrap=True)
     return code

@@ -1,6 +1,5 @@
 """Output of commands: lines, results on a terminal or in a pipe, pages, JSON files."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.markdown import Markdown
 
+from amcl.console import SafeConsole
 from amcl.files import write_text
+from amcl.text_files import to_json
 from amcl.training.display import console as progress_console
 
 _WIDE = 10_000  # columns: a pipe has no right edge to wrap at
@@ -28,9 +29,9 @@ def print_line(text: str, console: Console = progress_console) -> None:
 def results_console() -> Console:
     """Return the console for results; lines of a pipe or file are neither wrapped nor padded."""
     if sys.stdout is None or sys.stdout.isatty():
-        return Console(highlight=False)
+        return SafeConsole(highlight=False)
     trimmed: Any = _Trimmed(sys.stdout)
-    return Console(file=trimmed, width=_WIDE, highlight=False)
+    return SafeConsole(file=trimmed, width=_WIDE, highlight=False)
 
 
 def show_page(page: Path, console: Console) -> None:
@@ -58,8 +59,7 @@ def check_new_json(path: Path | None) -> None:
 def write_json(path: Path | None, content: dict[str, Any]) -> None:
     """Write the file of the option --json, if it was given."""
     if path is not None:
-        text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-        write_text(path, text + "\n")
+        write_text(path, to_json(content) + "\n")
 
 
 class _Trimmed:

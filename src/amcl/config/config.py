@@ -1,7 +1,6 @@
 """Configuration of a run, and its TOML form."""
 
 import os
-import tomllib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from amcl.config.toml import from_table, to_table, unknown
 from amcl.methods import MethodSettings, SimCLRSettings, method_names, settings_class
 from amcl.settings import choose
 from amcl.temperature import temperature_names
+from amcl.text_files import parse_toml, read_toml
 from amcl.views import ViewSettings
 
 
@@ -77,10 +77,10 @@ class Config:
             >>> Config.from_toml("[run]\\nepochs = 5").run.epochs
             5
         """
-        try:
-            tables = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ValueError(f"{where} is not TOML: {error}.") from None
+        return Config._from_tables(parse_toml(text, where), where)
+
+    @staticmethod
+    def _from_tables(tables: Mapping[str, Any], where: str) -> "Config":
         sections = typing.get_type_hints(Config)
         values: dict[str, Any] = {}
         for name, table in tables.items():
@@ -113,11 +113,7 @@ class Config:
         path = Path(path)
         if not path.is_file():
             raise ValueError(f"there is no configuration file {path}.")
-        try:
-            text = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            raise ValueError(f"{path} is not a text file in UTF-8.") from None
-        return Config.from_toml(text, str(path))
+        return Config._from_tables(read_toml(path), str(path))
 
 
 def _read_method(table: Mapping[str, Any], where: str) -> Any:

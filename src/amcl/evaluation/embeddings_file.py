@@ -11,6 +11,7 @@ import numpy as np
 from amcl.extras import needed
 from amcl.files import whole_file
 from amcl.metrics.features import Features
+from amcl.printable import printable
 
 ENDINGS = (".csv", ".npz", ".parquet")
 _ROWS = 8192  # rows of a group in a Parquet file
@@ -70,16 +71,6 @@ def write_embeddings(
         else:
             columns.pop("path", None)
             _write_csv(file, columns, numbers)
-
-
-def printable(name: str) -> str:
-    """Return a file name as text; bytes in it that are not UTF-8 are written as escapes.
-
-    Example:
-        >>> printable("caf\\udce9.png")
-        'caf\\\\xe9.png'
-    """
-    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
 
 
 def _write_csv(file: Any, columns: dict[str, list[str]], values: Any) -> None:

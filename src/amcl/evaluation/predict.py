@@ -12,12 +12,13 @@ from amcl.checkpoints.evaluations import CLASSIFIER, FOLDER, read_results
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.data import default_workers, load_all_images
 from amcl.errors import RunError
-from amcl.evaluation.embeddings_file import check_new, printable
+from amcl.evaluation.embeddings_file import check_new
 from amcl.evaluation.finetuning import load_classifier
 from amcl.files import write_text
 from amcl.metrics.features import features_of
 from amcl.settings import whole_number
 from amcl.training.hardware import find_accelerator
+from amcl.printable import printable
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from amcl.sweep.evaluate import Split, metrics_of, splits_for
 from amcl.sweep.workers import Tell
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
+from amcl.text_files import read_json, require
 
 _SPLITS = {"train": "training"}
 
@@ -229,7 +230,8 @@ class SharedRuns:
         path = run / "analysis" / name
         if not path.is_file():
             write_text(path, json.dumps(pair_metrics(self.sample(run)), indent=1) + "\n")
-        numbers: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+        numbers: dict[str, float] = read_json(path)
+        require(numbers, dict[str, float], path)
         return numbers
 
 

@@ -1,6 +1,5 @@
 """The runs of a page: their metrics, results and samples of pairs."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +24,7 @@ from amcl.report.blocks import Beside, Block, Chart
 from amcl.results import Table
 from amcl.results.read import run_folders, run_names
 from amcl.settings import choose
+from amcl.text_files import read_json_lines
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +157,13 @@ def _read(path: Path, name: str, settings: ReportSettings) -> Run:
     config = folder.read_config()
     sample, missing = _sample(path, settings)
     starts = path / "environment.jsonl"
-    lines = starts.read_text(encoding="utf-8").splitlines() if starts.is_file() else []
     return Run(
         name=name,
         path=path,
         config=config,
         rows=read_metrics(path) if folder.metrics.is_file() else [],
         results=read_results(path),
-        starts=[json.loads(line) for line in lines],
+        starts=read_json_lines(starts) if starts.is_file() else [],
         sample=sample,
         missing=missing,
     )

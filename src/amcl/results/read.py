@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from amcl.checkpoints.evaluations import Result, read_results
 from amcl.config.fields import effect_of
 from amcl.results.record import Record
+from amcl.text_files import read_toml
 
 
 def run_folders(paths: Sequence[str | Path], command: str) -> list[Path]:
@@ -124,9 +124,9 @@ def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ValueError(f"{path.parent} is no run folder: it has no config.toml.")
     try:
-        settings = flat(tomllib.loads(path.read_text(encoding="utf-8")))
-    except ValueError as error:  # no TOML, or no UTF-8
-        raise ValueError(f"{path} is damaged ({error}): put back what the run wrote.") from error
+        settings = flat(read_toml(path))
+    except ValueError as error:
+        raise ValueError(f"{error} Put back what the run wrote.") from None
     if type(settings.get("run.seed")) is not int:
         raise ValueError(f"{path} has no whole number as seed in [run].")
     return settings

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from amcl.printable import printable
+
 if TYPE_CHECKING:
     import rich.console
     import rich.table
@@ -79,7 +81,11 @@ class Table:
     @property
     def cells(self) -> list[list[Cell]]:
         """Rows of cells."""
-        return [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
+        cells = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
+        return [
+            [replace(c, text=printable(c.text), small=printable(c.small)) for c in row]
+            for row in cells
+        ]
 
     def to_terminal(self, width: int, repeat: int | None = None) -> "rich.console.Group":
         """Return the table as `rich` prints it.

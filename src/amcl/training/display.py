@@ -4,13 +4,14 @@ import logging
 import time
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from amcl.console import SafeConsole
+from amcl.printable import PrintableFormatter
 from amcl.progress import duration
 
 logger = logging.getLogger("amcl")
-console = Console(stderr=True, highlight=False)
+console = SafeConsole(stderr=True, highlight=False)
 
 _SECONDS = 30.0  # at least between lines within an epoch
 _PARTS = 10  # at most so many lines within an epoch
@@ -22,6 +23,7 @@ def log_to_console(level: int = logging.INFO) -> None:
     handlers = [handler for handler in logger.handlers if isinstance(handler, _Lines)]
     if not handlers:
         handlers = [_Lines()]
+        handlers[0].setFormatter(PrintableFormatter())
         logger.addHandler(handlers[0])
     for handler in handlers:
         handler.setLevel(level)

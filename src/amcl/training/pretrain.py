@@ -30,7 +30,7 @@ from amcl.training.messages import (
 from amcl.training.plan import Plan, counted
 from amcl.training.pretraining_task import OnProbe, PretrainingTask
 from amcl.training.ranks import shared_errors
-from amcl.training.resume import check_unchanged
+from amcl.training.resume import check_unchanged, restore
 from amcl.training.saving import CheckpointPolicy
 from amcl.training.start import first_stage, init_of, method_to_train
 from amcl.training.trackers import open_trackers, require_trackers
@@ -167,14 +167,14 @@ def _train(
     plan = Plan.of(config, data, fabric)
     resumed = None if begin is not None else folder.load_checkpoint()
     if resumed is not None and fabric.is_global_zero and not accept_changes:
-        check_unchanged(resumed.state, config, data.train, folder)
+        check_unchanged(resumed.state, config, data.train, folder, resumed.path)
     init = init_of(config, folder) if resumed is None else None
     method = method_to_train(config, data.image_size, init)
     watch = Watch(data, run.knn_k) if fabric.is_global_zero else None
     task = PretrainingTask(fabric, config, plan, data, method, watch, on_probe)
     trainer = Trainer(fabric, task)
     if resumed is not None:
-        trainer.load_state_dict(resumed.state)
+        restore(trainer, resumed.state, resumed.path)
     saving = CheckpointPolicy(
         trainer,
         folder.checkpoint,

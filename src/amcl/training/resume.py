@@ -1,8 +1,11 @@
-"""Checks that a resumed run is still the run that its checkpoint is of."""
+"""Checks that a checkpoint can be resumed from, and is of the run that is resumed."""
 
 import shlex
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict
+
+import torch
 
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
@@ -10,10 +13,77 @@ from amcl.config.fields import differing, value_of
 from amcl.config.options import settings_of
 from amcl.data import Images
 from amcl.environment import amcl_version
-from amcl.errors import RunError
+from amcl.errors import RunError, first_line
+from amcl.text_files import require
+from amcl.training.trainer import Trainer
 
 FREE = ("epochs",)
 """Settings that change what is learned and that a resumed run may change all the same."""
+
+
+class _Images(TypedDict):
+    count: int
+    kind: str
+    identity: str
+
+
+class _Run(TypedDict):
+    """What the checkpoint of a run says of it."""
+
+    config: str
+    version: str
+    images: _Images
+
+
+class _Training(TypedDict):
+    """What any training resumes from."""
+
+    step: int
+    loss_sum: torch.Tensor
+    optimizer: dict[str, Any]
+    precision: dict[str, Any]
+
+
+def restore(trainer: Trainer, state: Mapping[str, Any], path: Path) -> None:
+    """Load the state of a training from a checkpoint.
+
+    Args:
+        trainer: The trainer.
+        state: The checkpoint.
+        path: Its file, for errors.
+
+    Raises:
+        RunError: The checkpoint lacks something, or is of another training. The trainer is then of
+            no use.
+    """
+    expected = trainer.optimizer.state_dict()
+    try:
+        require(state, _Training, path)
+        if not 0 <= state["step"] or not state["loss_sum"].isfinite().all():
+            raise ValueError("it has a step below 0, or a loss that is not finite")
+        trainer.load_state_dict(dict(state))
+        _check_optimizer(trainer, expected)
+    # The state of modules, optimizers and precision has as many forms as there are of these.
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error) if str(path) in str(error) else f"{path}: {first_line(error)}"
+        raise RunError(
+            f"the checkpoint does not fit the training that it should be of. {reason.rstrip('.:')}."
+        ) from error
+
+
+def _check_optimizer(trainer: Trainer, expected: dict[str, Any]) -> None:
+    """Raise an error if the loaded state of the optimizer would fail in the next step."""
+    for group, new in zip(
+        trainer.optimizer.param_groups, expected["param_groups"], strict=True
+    ):
+        for name, value in new.items():
+            if name != "params" and type(group[name]) is not type(value):
+                raise ValueError(f"{name} of the optimizer is {group[name]!r:.60}")
+    for parameter, state in trainer.optimizer.state.items():
+        for name, value in state.items():
+            fits = isinstance(value, torch.Tensor) and value.shape in (parameter.shape, ())
+            if value is not None and not fits:
+                raise ValueError(f"{name} of the optimizer does not have the shape of its weights")
 
 
 def describe_images(images: Images) -> dict[str, Any]:
@@ -34,7 +104,7 @@ def describe_images(images: Images) -> dict[str, Any]:
 
 
 def check_unchanged(
-    state: Mapping[str, Any], config: Config, images: Images, folder: RunFolder
+    state: Mapping[str, Any], config: Config, images: Images, folder: RunFolder, path: Path
 ) -> None:
     """Raise an error if images, settings or amcl are others than those of a checkpoint.
 
@@ -43,12 +113,17 @@ def check_unchanged(
         config: Settings of the resumed run.
         images: Images of the resumed run.
         folder: The run folder.
+        path: File of the checkpoint, for errors.
 
     Raises:
         RunError: Something has changed; the message says what.
     """
+    try:
+        require(state, _Run, path)
+    except ValueError as error:
+        raise RunError(str(error)) from None
     changes = [
-        *_changed_settings(state["config"], config),
+        *_changed_settings(state["config"], config, path),
         *_changed_images(state["images"], images),
     ]
     if state["version"] != amcl_version():
@@ -65,8 +140,8 @@ def check_unchanged(
         )
 
 
-def _changed_settings(text: str, config: Config) -> list[str]:
-    stored = Config.from_toml(text, "the configuration in the checkpoint")
+def _changed_settings(text: str, config: Config, path: Path) -> list[str]:
+    stored = Config.from_toml(text, f"the configuration in {path}")
     names = [
         name
         for name in differing(stored, config)

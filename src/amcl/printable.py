@@ -1,0 +1,69 @@
+"""Text from names of files, classes and runs, made safe to show and to write."""
+
+import logging
+import re
+
+# Control characters, separators of lines, marks that turn the direction of writing, and halves of
+# characters: Python has these for the bytes of a name that is not UTF-8.
+_UNSAFE = "\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_IN_LINE = re.compile(f"[{_UNSAFE}]")
+_IN_LINES = re.compile(f"(?![\n\t])[{_UNSAFE}]")
+
+
+def printable(text: str) -> str:
+    """Return text in one line, with escapes for control characters and bytes that are not UTF-8.
+
+    Args:
+        text: Any text, such as the name of a file.
+
+    Returns:
+        Text that no terminal acts on and that UTF-8 can hold.
+
+    Example:
+        >>> printable("caf\\udce9\\n\\x1b[31m.png")
+        'caf\\\\xe9\\\\n\\\\x1b[31m.png'
+    """
+    return _IN_LINE.sub(_escape, text)
+
+
+def printable_lines(text: str) -> str:
+    """Return text as `printable` does, but for newlines and tabs, which stay.
+
+    Args:
+        text: Lines of text.
+
+    Returns:
+        The lines with escapes.
+
+    Example:
+        >>> printable_lines("one\\ntwo\\x1b")
+        'one\\ntwo\\\\x1b'
+    """
+    return _IN_LINES.sub(_escape, text)
+
+
+class PrintableFormatter(logging.Formatter):
+    """A format of log messages in which no name can pass for another message.
+
+    Arguments of a message are printable. A message of several lines has all but the first indented.
+
+    Example:
+        >>> record = logging.LogRecord("amcl", 20, "", 1, "skipped %s", ("a\\nb",), None)
+        >>> PrintableFormatter().format(record)
+        'skipped a\\\\nb'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        copied = logging.makeLogRecord(record.__dict__)  # other handlers get the record as it was
+        if isinstance(copied.args, tuple):
+            copied.args = tuple(
+                arg if isinstance(arg, int | float) else printable(str(arg)) for arg in copied.args
+            )
+        return printable_lines(super().format(copied)).replace("\n", "\n  ")
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return match[0].encode("unicode_escape").decode("ascii")
