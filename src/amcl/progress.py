@@ -1,11 +1,56 @@
-"""A progress bar, and durations in words."""
+"""Output for people: a console that never fails, a progress bar, durations in words."""
 
+import io
 import sys
 import time
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as Bar
+
+
+def stderr_console() -> "Console":
+    """Return a console on stderr; what cannot be written there is dropped.
+
+    A terminal that is closed or a pipe that nobody reads is no reason to end a training.
+
+    Returns:
+        A console for messages and progress bars.
+
+    Example:
+        >>> stderr_console().print("3 of 5 runs")
+    """
+    from rich.console import Console
+
+    stderr: Any = _Stderr()
+    return Console(file=stderr, highlight=False)
+
+
+class _Stderr:
+    """The stderr of the moment, without its errors.
+
+    A console ends the program when a pipe is closed, so that the errors must not reach it.
+    """
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    @property
+    def _stream(self) -> Any:
+        # A progress bar puts a stream of its own in front of stderr, which would lead back here.
+        stream = getattr(sys.stderr, "rich_proxied_file", sys.stderr)
+        return io.StringIO() if stream is None else stream  # None: it was closed from the start
 
 
 def duration(seconds: float) -> str:
@@ -47,11 +92,10 @@ class Progress:
         """Add to the work that is done."""
         self._done += count
         slow = time.monotonic() - self._start > 1
-        if self._bar is None and self._show and slow and sys.stderr.isatty():
-            from rich.console import Console
+        if self._bar is None and self._show and slow and _Stderr().isatty():
             from rich.progress import Progress as Bar
 
-            self._bar = Bar(console=Console(stderr=True), transient=True)
+            self._bar = Bar(console=stderr_console(), transient=True)
             self._bar.add_task(self._title, total=self._total)
             self._bar.start()
         if self._bar is not None:

@@ -4,13 +4,12 @@ import logging
 import time
 from types import TracebackType
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from amcl.progress import duration
+from amcl.progress import duration, stderr_console
 
 logger = logging.getLogger("amcl")
-console = Console(stderr=True, highlight=False)
+console = stderr_console()
 
 _SECONDS = 30.0  # at least between lines within an epoch
 _PARTS = 10  # at most so many lines within an epoch
