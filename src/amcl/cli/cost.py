@@ -31,6 +31,7 @@ from amcl.cli.start import (
 )
 from amcl.config import Config
 from amcl.environment import environment
+from amcl.files import expand_home
 from amcl.settings import whole_number
 from amcl.tensor_files import read_metadata
 from amcl.training.display import console
@@ -132,7 +133,7 @@ def _run_config(args: Sequence[str]) -> Config | None:
     for option in ("recipe", "config"):
         if getattr(start, option):
             raise ValueError(f"{name} and --{option} both say where to start: give one of them.")
-    run = RunFolder(Path(name).expanduser())
+    run = RunFolder(expand_home(name))
     if name in recipes.names() and not run.path.exists():
         raise ValueError(f"there is no run {name}: for the recipe, write --recipe {name}.")
     config = run.read_config()

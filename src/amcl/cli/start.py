@@ -17,6 +17,7 @@ from amcl.config import PLACEHOLDER, Config
 from amcl.config.fields import differing, with_values
 from amcl.config.options import values_of
 from amcl.config.rules import check_used
+from amcl.files import expand_home
 from amcl.methods import method_names
 from amcl.temperature import temperature_names
 from amcl.temperature.settings import schemes_with
@@ -159,9 +160,7 @@ def _source_config(start: argparse.Namespace) -> Config:
     if start.recipe:
         return recipes.recipe(start.recipe)
     if start.init:
-        config = _with_backbone_of(
-            Path(start.init).expanduser(), start.data, start.method or "simclr"
-        )
+        config = _with_backbone_of(expand_home(start.init), start.data, start.method or "simclr")
     else:
         config = recipes.default(start.data or "builtin", start.method or "simclr")
     return recipes.with_amcl(config) if config.method.has_heads else config

@@ -16,6 +16,7 @@ from amcl.data.listing import Listing, list_images
 from amcl.data.named import NAMED, ValidationSource, data_root, load_named
 from amcl.data.options import BANK, Labels, LoadOptions, ProbeSplit
 from amcl.data.split_folders import Role, find_splits
+from amcl.files import expand_home
 
 logger = logging.getLogger("amcl")
 
@@ -127,7 +128,7 @@ def load_all_images(
         workers=0,
     )
     if source == "builtin" or source in NAMED:
-        return _all_named_images(source, data_root(root), options)
+        return _all_named_images(source, root, options)
     folder = _existing_folder(source)
     listing = list_images(folder)
     for warning in listing.warnings:
@@ -194,7 +195,7 @@ def absolute_source(source: str) -> str:
         >>> absolute_source("cifar10"), absolute_source("/data/../data")
         ('cifar10', '/data/../data')
     """
-    folder = Path(source).expanduser()
+    folder = Path(source)
     if source in ("", "builtin", *NAMED) or folder.is_absolute() or not folder.is_dir():
         return source
     return str(folder.resolve() if ".." in folder.parts else folder.absolute())
@@ -216,7 +217,7 @@ def same_source(first: str, second: str) -> bool:
     """
     if first == second or {first, second} & {"builtin", *NAMED}:
         return first == second
-    return Path(first).expanduser().resolve() == Path(second).expanduser().resolve()
+    return expand_home(first).resolve() == expand_home(second).resolve()
 
 
 def default_workers() -> int:
@@ -264,21 +265,22 @@ def _folder_labels(folder: Path, paths: list[str]) -> list[str]:
 
 
 def _has_split(source: str, role: Role) -> bool:
-    folder = Path(source).expanduser()
+    folder = expand_home(source)
     return folder.is_dir() and find_splits(folder).has(role)
 
 
-def _all_named_images(source: str, root: Path, options: LoadOptions) -> AllImages:
+def _all_named_images(source: str, root: Path | None, options: LoadOptions) -> AllImages:
     """Return both labeled splits of a data set that is stored as tensors."""
     has_test = has_test_split(source)
     if source in NAMED and not has_test:
+        folder = data_root(root) / NAMED[source].path
         raise ValueError(
-            f"{source} is a folder of images: give its path, {root / NAMED[source].path}, "
-            "so that they have the names of their files."
+            f"{source} is a folder of images: give its path, {folder}, so that they have the names "
+            "of their files."
         )
     probe: ProbeSplit = "test" if has_test else "validation"
     options = replace(options, labels="auto", probe=probe, validation=1)
-    data = load_named(source, root, options) if has_test else load_builtin(options)
+    data = load_named(source, data_root(root), options) if has_test else load_builtin(options)
     if data.probe is None:
         raise RuntimeError(f"{source} has labels")
     splits = {"train": data.probe.bank, data.probe.split: data.probe.queries}
@@ -295,7 +297,7 @@ def _all_named_images(source: str, root: Path, options: LoadOptions) -> AllImage
 
 
 def _existing_folder(source: str) -> Path:
-    folder = Path(source).expanduser()
+    folder = expand_home(source)
     if source and folder.is_dir():  # an empty path would be the working folder
         return folder
     names = ", ".join(["builtin", *NAMED])
