@@ -1,7 +1,10 @@
-"""Runs of a second: pictures of noise, a tiny vision transformer, a stop during a step."""
+"""Runs of a second: pictures of noise, a tiny vision transformer, stops, what a command takes."""
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from amcl import recipes
+from amcl import recipes, signals
 from amcl.backbones import BackboneSettings
 from amcl.checkpoints import read_metrics
 from amcl.checkpoints.files import load_checkpoint
@@ -64,6 +67,19 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int = signa
         return plain(self, *args, **kwargs)
 
     monkeypatch.setattr(Method, "__call__", call)
+
+
+@contextmanager
+def process_kept() -> Iterator[dict[int, Any]]:
+    """Restore streams and handlers of signals after a command that takes them; yields handlers."""
+    handlers = {number: signal.getsignal(number) for number in (*signals.STOP, *signals.SAVE)}
+    streams = sys.stdin, sys.stdout, sys.stderr
+    try:
+        yield handlers
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = streams
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def assert_same_run(first: Path, second: Path) -> None:

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from amcl import signals
 from amcl.checkpoints.files import load_checkpoint
 from amcl.cli.command import attempt
 from amcl.cli.process import run_process
@@ -25,19 +24,9 @@ from amcl.sweep.workers import work_together
 from amcl.training import loop, pretrain
 from amcl.training.hardware import StopRequest
 from amcl.training.saving import CheckpointPolicy
-from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
+from tiny_runs import assert_same_run, interrupt_at, picture_folder, process_kept, tiny_vit
 
 SMALL = "--data builtin --subset 64 --backbone resnet10t --width 0.125 --batch-size 32 --threads 1"
-
-
-@contextmanager
-def handlers_kept():
-    before = {number: signal.getsignal(number) for number in (*signals.STOP, *signals.SAVE)}
-    try:
-        yield before
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -72,7 +61,7 @@ def test_a_lost_connection_and_the_end_of_cpu_time_save_a_run(tmp_path, monkeypa
 
 def test_under_nohup_a_lost_connection_is_none(tmp_path, monkeypatch):
     config = tiny_vit("simclr", picture_folder(tmp_path / "pictures", 16))
-    with handlers_kept():
+    with process_kept():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         interrupt_at(monkeypatch, 2, signal.SIGHUP)
         pretrain(config, tmp_path / "run")
@@ -180,7 +169,7 @@ def test_a_command_that_does_not_train_ends_with_one_line(capsys, number, framed
             ended.append("files removed")
         return 0
 
-    with handlers_kept():
+    with process_kept():
         run = (lambda: attempt("amcl embed", work, "Start again.")) if framed else work
         assert run_process(lambda: run) == 128 + number
     expected = "amcl embed: interrupted. Start again.\n" if framed else "amcl: interrupted.\n"
@@ -189,7 +178,7 @@ def test_a_command_that_does_not_train_ends_with_one_line(capsys, number, framed
 
 
 def test_a_request_to_save_ends_no_command_that_has_nothing_to_save(capsys):
-    with handlers_kept():
+    with process_kept():
         assert run_process(lambda: lambda: os.kill(os.getpid(), signal.SIGUSR1) or 0) == 0
     assert capsys.readouterr().err == ""
 

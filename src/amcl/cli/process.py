@@ -98,16 +98,15 @@ def _null(flags: int) -> int:
 
 def _replaced(stream: Any, flags: int) -> tuple[Any, _Output | None]:
     if stream is None:
-        stream = open(_null(flags), "w", encoding="utf-8")  # noqa: SIM115
-    raw = getattr(stream.buffer, "raw", stream.buffer)
-    if not isinstance(raw, io.FileIO):  # a console of Windows, which has its own kind of file
+        number, encoding, line_buffering = _null(flags), "utf-8", True
+    elif isinstance(raw := getattr(stream.buffer, "raw", stream.buffer), io.FileIO):
+        number, encoding = raw.fileno(), stream.encoding
+        line_buffering = stream.line_buffering or stream.write_through
+    else:  # a console of Windows, which has its own kind of file
         stream.reconfigure(errors="backslashreplace")
         return stream, None
-    file = _Output(raw.fileno(), "w", closefd=False)
+    file = _Output(number, "w", closefd=False)
     text = io.TextIOWrapper(
-        io.BufferedWriter(file),
-        encoding=stream.encoding,
-        errors="backslashreplace",
-        line_buffering=stream.line_buffering or stream.write_through,
+        io.BufferedWriter(file), encoding, "backslashreplace", line_buffering=line_buffering
     )
     return text, file
