@@ -6,7 +6,7 @@ from typing import Any
 from amcl import recipes
 from amcl.config import Config
 from amcl.config.fields import with_values
-from amcl.methods import MethodSettings, settings_class
+from amcl.methods import METHODS, MethodSettings
 from amcl.temperature.settings import field_names
 
 
@@ -17,7 +17,7 @@ def small_config(recipe: str, **options: Any) -> Config:
 
 def method_settings(name: str, *, temperature: str = "constant", **options: Any) -> Any:
     """Settings of a method, those of its temperature scheme among the options."""
-    return change(settings_class(name)(), temperature=temperature, **options)
+    return change(METHODS[name].settings_class(), temperature=temperature, **options)
 
 
 def change(settings: MethodSettings, *, temperature: str | None = None, **options: Any) -> Any:

@@ -6,15 +6,7 @@ import pytest
 import torch
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.methods import (
-    CANSettings,
-    Drawn,
-    LGPSettings,
-    MAESettings,
-    make_method,
-    method_class,
-    settings_class,
-)
+from amcl.methods import METHODS, CANSettings, Drawn, LGPSettings, MAESettings, make_method
 from amcl.methods.masked import noise_like
 from amcl.seeds import generator
 from factories import method_settings
@@ -103,7 +95,7 @@ def painted(x, where):
 
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_masked_patches_are_seen_by_nobody_but_are_the_target(name):
-    method, x = make(name), views()[: method_class(name).num_views]
+    method, x = make(name), views()[: METHODS[name].num_views]
     drawn = drawn_for(method)
     before, terms = seen_by(method, x, drawn), terms_of(method, x, drawn)
     changed = painted(x, drawn.masked)
@@ -117,7 +109,7 @@ def test_masked_patches_are_seen_by_nobody_but_are_the_target(name):
 
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_visible_patches_are_seen_by_all_but_are_not_the_target(name):
-    method, x = make(name), views()[: method_class(name).num_views]
+    method, x = make(name), views()[: METHODS[name].num_views]
     drawn = drawn_for(method)
     one = torch.zeros_like(drawn.masked)
     one[0, 1, int(drawn.masked[0, 1].byte().argmin())] = True  # of one image, and visible
@@ -135,7 +127,7 @@ def test_visible_patches_are_seen_by_all_but_are_not_the_target(name):
 @pytest.mark.parametrize(("ratio", "visible"), [(0.75, 4), (0.5, 8), (0.6, 6)])
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_the_encoder_gets_the_visible_tokens_and_the_class_token(name, ratio, visible):
-    method, x = make(name, mask_ratio=ratio), views()[: method_class(name).num_views]
+    method, x = make(name, mask_ratio=ratio), views()[: METHODS[name].num_views]
     drawn = drawn_for(method)
     assert (~drawn.masked).sum(-1).eq(visible).all()
     tokens = seen_by(method, x, drawn)["tokens"]
@@ -452,7 +444,7 @@ def test_a_norm_behind_the_pooling_is_refused():
 
 @pytest.mark.parametrize("name", ["mae", "can"])
 def test_who_gives_nothing_drawn_gets_torchs_own_chance(name):
-    method, x, losses = make(name), views()[: method_class(name).num_views], []
+    method, x, losses = make(name), views()[: METHODS[name].num_views], []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
         losses.append(method(x).item())
@@ -524,6 +516,6 @@ def test_published_settings():
 @pytest.mark.parametrize("name", ["mae", "can", "lgp"])
 def test_networks_without_patches_are_refused(name):
     backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), SIZE)
-    settings = settings_class(name)(**SMALL[name])
+    settings = METHODS[name].settings_class(**SMALL[name])
     with pytest.raises(ValueError, match=r"a ResNet is not run as .* Choose a plain vision trans"):
         make_method(settings, backbone)

@@ -9,16 +9,9 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.methods import (
-    make_method,
-    method_class,
-    method_names,
-    settings_class,
-)
+from amcl.methods import METHODS, make_method
 from amcl.seeds import generator
 from factories import method_settings
-
-METHODS = method_names()
 
 IMAGES, SIZE = 6, 4
 SCHEMES = (
@@ -32,7 +25,7 @@ SCHEMES = (
     "scheduled",
 )
 REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
-WITH_HEADS = [name for name in METHODS if settings_class(name).has_heads]
+WITH_HEADS = [name for name in METHODS if METHODS[name].settings_class.has_heads]
 ACCEPTED = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
 
 POSITIONS, PATCHES = "backbone.network.pos_embed", "backbone.network.patch_embed."
@@ -229,7 +222,7 @@ def test_losses_of_heads_are_averaged_or_as_printed_summed(name):
 @pytest.mark.parametrize("name", WITH_HEADS)
 def test_base_and_amcl_are_one_class(name):
     base, amcl = make(name), make(name, heads=3, temperature="adaptive")
-    assert type(base) is type(amcl) is method_class(name)
+    assert type(base) is type(amcl) is METHODS[name]
     phi = [n for n, _ in amcl.named_parameters() if n.startswith("loss.temperature")]
     assert phi  # it is trained with the rest
     assert not any(n.startswith("loss.temperature") for n, _ in base.named_parameters())

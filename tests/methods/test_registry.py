@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from amcl.checkpoints import read_metrics
-from amcl.methods import (
-    Method,
-    MethodSettings,
-    SimCLR,
-    SimCLRSettings,
-    method_names,
-    register_method,
-    settings_class,
-)
+from amcl.methods import METHODS, Method, MethodSettings, SimCLR, SimCLRSettings, register_method
 
 TOY = '''
 """A toy: features of all crops are pulled to those of the first view, and have unit variance."""
@@ -122,8 +114,8 @@ def test_a_name_is_registered_once():
 
 
 def test_names_and_settings():
-    assert "simclr" in method_names()
-    assert settings_class("simclr") is SimCLRSettings
+    assert "simclr" in METHODS
+    assert METHODS["simclr"].settings_class is SimCLRSettings
     with pytest.raises(ValueError, match="did you mean 'simclr'"):
-        settings_class("simclar")
-    assert issubclass(settings_class("mae"), MethodSettings)
+        METHODS["simclar"]
+    assert issubclass(METHODS["mae"].settings_class, MethodSettings)

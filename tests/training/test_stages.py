@@ -17,7 +17,7 @@ from amcl.checkpoints import RunFolder, open_model, read_metrics
 from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
 from amcl.errors import Interrupted, RunError
-from amcl.methods import LGPSettings, MAESettings, Method, method_names
+from amcl.methods import METHODS, LGPSettings, MAESettings, Method
 from amcl.temperature import AdaptiveSettings
 from amcl.training import pretrain
 from amcl.training.start import first_stage, fresh_method, init_from, init_of
@@ -197,7 +197,7 @@ def test_a_run_that_saved_nothing_needs_the_one_it_begins_with(pictures, tmp_pat
 # -- LGP's two stages
 
 
-@pytest.mark.parametrize("method", method_names())
+@pytest.mark.parametrize("method", METHODS.names())
 def test_only_lgp_without_init_has_a_first_stage(method, tmp_path):
     config = recipes.recipe(f"imagenet-{method}" if method != "lgp" else "imagenet-lgp-amcl")
     given = replace(config, run=replace(config.run, init="runs/mae"))
@@ -323,7 +323,6 @@ import sys, time
 import amcl.training
 from amcl.cli.pretrain import main
 
-METHODS = method_names()
 
 loop = sys.modules["amcl.training.pretrain"]
 write = loop.export_backbone

@@ -17,8 +17,8 @@ from amcl.config import PLACEHOLDER, Config
 from amcl.config.fields import differing, with_values
 from amcl.config.options import values_of
 from amcl.config.rules import check_used
-from amcl.methods import method_names
-from amcl.temperature import temperature_names
+from amcl.methods import METHODS
+from amcl.temperature import TEMPERATURES
 from amcl.temperature.settings import schemes_with
 from amcl.training.fit import at_length
 
@@ -297,10 +297,10 @@ def peek(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--grid", nargs="*")
     options, _ = parser.parse_known_args(args)
-    for name, names in (("method", method_names), ("temperature", temperature_names)):
+    for name, registry in (("method", METHODS), ("temperature", TEMPERATURES)):
         value = getattr(options, name)
-        if value is not None and value not in names():
-            raise ValueError(no_such_choice(f"--{name}", value, names()))
+        if value is not None and value not in registry:
+            raise ValueError(no_such_choice(f"--{name}", value, registry.names()))
     return options
 
 

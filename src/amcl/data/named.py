@@ -58,7 +58,7 @@ class NamedDataSet:
         return FileNotFoundError(f"{root / self.path} does not exist: {instructions}")
 
 
-NAMED = Registry[NamedDataSet]("data set", "amcl.data.sets", "amcl.datasets")
+DATASETS = Registry[NamedDataSet]("data set", "amcl.data.sets", "amcl.datasets")
 """All data sets that have a name."""
 
 
@@ -83,11 +83,11 @@ def register_dataset(name: str, dataset: NamedDataSet) -> None:
         ...     load=load,
         ... )
         >>> register_dataset("pets", pets)
-        >>> "pets" in NAMED
+        >>> "pets" in DATASETS
         True
-        >>> NAMED.unregister("pets")
+        >>> DATASETS.unregister("pets")
     """
-    NAMED.register(name, dataset, source=dataset.load)
+    DATASETS.register(name, dataset, source=dataset.load)
 
 
 def data_root(root: Path | None = None) -> Path:
@@ -97,7 +97,7 @@ def data_root(root: Path | None = None) -> Path:
 
 def load_named(name: str, root: Path, options: LoadOptions) -> DataSet:
     """Load a data set by its name; it must be in `root` already."""
-    dataset = NAMED[name]
+    dataset = DATASETS[name]
     return replace(dataset.load(root, dataset, options), name=name)
 
 
@@ -118,9 +118,9 @@ def missing_sets(names: Sequence[str], root: str | Path | None = None) -> list[s
     folder = data_root(Path(root) if root else None)
     messages = []
     for name in names:
-        if name in NAMED:
-            if not NAMED[name].exists(folder):
-                messages.append(str(NAMED[name].missing_error(folder)))
+        if name in DATASETS:
+            if not DATASETS[name].exists(folder):
+                messages.append(str(DATASETS[name].missing_error(folder)))
         elif name != "builtin" and not Path(name).expanduser().is_dir():
             messages.append(f"There is no folder {name!r}.")
     return messages
