@@ -1,5 +1,6 @@
 """Set-up for all tests."""
 
+import functools
 import os
 import sys
 
@@ -14,6 +15,8 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from amcl.data import builtin  # noqa: E402
+
 hypothesis.settings.register_profile("amcl", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("amcl")
 
@@ -21,6 +24,14 @@ hypothesis.settings.load_profile("amcl")
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _images_drawn_once():
+    """The built-in set takes most of a second to draw, and hundreds of tests use it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builtin, "_draw", functools.cache(builtin._draw))
+        yield
 
 
 @pytest.fixture(scope="module")
