@@ -16,6 +16,7 @@ import pytest  # noqa: E402
 import torch  # noqa: E402
 
 from amcl.data import builtin  # noqa: E402
+from factories import few_builtin_images  # noqa: E402
 
 hypothesis.settings.register_profile("amcl", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("amcl")
@@ -37,7 +38,5 @@ def _images_drawn_once():
 @pytest.fixture(scope="module")
 def few_images():
     """For the tests of a file, the built-in set has 160 images, and 40 to probe with."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("amcl.data.builtin._TRAIN", 160)
-        patch.setattr("amcl.data.builtin._QUERIES", 40)
+    with few_builtin_images():
         yield
