@@ -25,9 +25,9 @@ from factories import change
 
 def picture_folder(path: Path, count: int = 40, size: int = 32) -> Path:
     path.mkdir(parents=True)
-    chance = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for i in range(count):
-        pixels = torch.randint(256, (size, size, 3), dtype=torch.uint8, generator=chance)
+        pixels = torch.randint(256, (size, size, 3), dtype=torch.uint8, generator=generator)
         Image.fromarray(pixels.numpy()).save(path / f"{i:03d}.png")
     return path
 
@@ -108,3 +108,7 @@ def assert_same_run(first: Path, second: Path) -> None:
         return [{k: v for k, v in r.items() if k != "images_per_second"} for r in read_metrics(run)]
 
     assert rows(first) == rows(second)
+
+
+def quiet(line: str) -> None:
+    """Take a line of progress and show it to nobody."""

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,9 +18,7 @@ from amcl.cli.command import attempt
 from amcl.cli.known_options import KNOWN
 from amcl.cli.pretrain import free_folder, parse
 from amcl.config import Config
-from amcl.methods import method_names
-
-METHODS = method_names()
+from amcl.methods import METHODS
 
 QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
 pytestmark = pytest.mark.usefixtures("few_images")

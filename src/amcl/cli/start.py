@@ -296,10 +296,10 @@ def peek(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--grid", nargs="*")
     options, _ = parser.parse_known_args(args)
-    for name, names in (("method", method_names), ("temperature", temperature_names)):
+    for name, registry in (("method", METHODS), ("temperature", TEMPERATURES)):
         value = getattr(options, name)
-        if value is not None and value not in names():
-            raise ValueError(no_such_choice(f"--{name}", value, names()))
+        if value is not None and value not in registry:
+            raise ValueError(no_such_choice(f"--{name}", value, registry.names()))
     return options
 
 

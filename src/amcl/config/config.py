@@ -14,9 +14,9 @@ import torch
 from amcl.backbones import BackboneSettings
 from amcl.config.sections import DataSettings, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.config.toml import from_table, to_table, unknown
-from amcl.methods import MethodSettings, SimCLRSettings, method_names, settings_class
+from amcl.methods import METHODS, MethodSettings, SimCLRSettings
 from amcl.settings import choose
-from amcl.temperature import temperature_names
+from amcl.temperature import TEMPERATURES
 from amcl.views import ViewSettings
 
 
@@ -124,9 +124,9 @@ def _read_method(table: Mapping[str, Any], where: str) -> Any:
     """Return the settings of a method from its section."""
     section = f"{where}: [method]"
     values = dict(table)
-    name = _pop_name(values, "simclr", method_names(), section)
+    name = _pop_name(values, "simclr", METHODS.names(), section)
     temperature = values.pop("temperature", None)
-    settings = from_table(settings_class(name), values, section)
+    settings = from_table(METHODS[name].settings_class, values, section)
     if temperature is None:
         return settings
     return _read_temperature(settings, temperature, f"{where}: [method.temperature]")
@@ -142,7 +142,7 @@ def _read_temperature(settings: Any, temperature: Any, where: str) -> Any:
             f"{temperature!r}."
         )
     values = dict(temperature)
-    scheme = _pop_name(values, settings.temperature.name, temperature_names(), where)
+    scheme = _pop_name(values, settings.temperature.name, TEMPERATURES.names(), where)
     try:
         settings = settings.with_temperature(scheme)
     except ValueError as error:

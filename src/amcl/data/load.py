@@ -13,7 +13,7 @@ from amcl.data.file_dataset import choose_sizes
 from amcl.data.folder import label_by_folder, load_folder
 from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.listing import Listing, list_images
-from amcl.data.named import NAMED, ValidationSource, data_root, load_named
+from amcl.data.named import DATASETS, ValidationSource, data_root, load_named
 from amcl.data.options import BANK, Labels, LoadOptions, ProbeSplit
 from amcl.data.split_folders import Role, find_splits
 from amcl.files import expand_home
@@ -82,7 +82,7 @@ def load_dataset(
     )
     if source == "builtin":
         return load_builtin(options)
-    if source in NAMED:
+    if source in DATASETS:
         return load_named(source, data_root(root), options)
     return load_folder(_existing_folder(source), options)
 
@@ -156,8 +156,8 @@ def has_test_split(source: str) -> bool:
         >>> has_test_split("cifar10"), has_test_split("builtin")
         (True, False)
     """
-    if source in NAMED:
-        return NAMED[source].has_test_labels
+    if source in DATASETS:
+        return DATASETS[source].has_test_labels
     return source != "builtin" and _has_split(source, "test")
 
 
@@ -175,8 +175,8 @@ def validation_source(source: str) -> ValidationSource:
         >>> [validation_source(name) for name in ("imagenet", "stl10", "cifar10")]
         ['split', 'unused', 'training']
     """
-    if source in NAMED:
-        return NAMED[source].validation_source
+    if source in DATASETS:
+        return DATASETS[source].validation_source
     return "split" if source == "builtin" or _has_split(source, "validation") else "training"
 
 
@@ -215,7 +215,7 @@ def same_source(first: str, second: str) -> bool:
         >>> same_source("images", "./more/../images/"), same_source("builtin", "./builtin")
         (True, False)
     """
-    if first == second or {first, second} & {"builtin", *NAMED}:
+    if first == second or {first, second} & {"builtin", *DATASETS}:
         return first == second
     return expand_home(first).resolve() == expand_home(second).resolve()
 
@@ -241,7 +241,7 @@ def suggestion(name: str) -> str:
     >>> suggestion("cifar1O")
     " Did you mean 'cifar10'?"
     """
-    matches = get_close_matches(name.lower(), ["builtin", *NAMED], n=1)
+    matches = get_close_matches(name.lower(), ["builtin", *DATASETS], n=1)
     if not matches and (path := Path(name)).parent.is_dir():
         folders = {entry.name: str(entry) for entry in path.parent.iterdir() if entry.is_dir()}
         matches = [folders[match] for match in get_close_matches(path.name, folders, n=1)]
@@ -300,7 +300,7 @@ def _existing_folder(source: str) -> Path:
     folder = expand_home(source)
     if source and folder.is_dir():  # an empty path would be the working folder
         return folder
-    names = ", ".join(["builtin", *NAMED])
+    names = ", ".join(["builtin", *DATASETS])
     if source and folder.exists():
         raise NotADirectoryError(
             f"{source!r} is a file: give the folder that holds the images, unpacked, or one of "

@@ -59,7 +59,7 @@ class NamedDataSet:
         return FileNotFoundError(f"{root / self.path} does not exist: {instructions}")
 
 
-NAMED = Registry[NamedDataSet]("data set", "amcl.data.sets", "amcl.datasets")
+DATASETS = Registry[NamedDataSet]("data set", "amcl.data.sets", "amcl.datasets")
 """All data sets that have a name."""
 
 
@@ -84,11 +84,11 @@ def register_dataset(name: str, dataset: NamedDataSet) -> None:
         ...     load=load,
         ... )
         >>> register_dataset("pets", pets)
-        >>> "pets" in NAMED
+        >>> "pets" in DATASETS
         True
-        >>> NAMED.unregister("pets")
+        >>> DATASETS.unregister("pets")
     """
-    NAMED.register(name, dataset, source=dataset.load)
+    DATASETS.register(name, dataset, source=dataset.load)
 
 
 def data_root(root: Path | None = None) -> Path:
@@ -101,7 +101,7 @@ def data_root(root: Path | None = None) -> Path:
 
 def load_named(name: str, root: Path, options: LoadOptions) -> DataSet:
     """Load a data set by its name; it must be in `root` already."""
-    dataset = NAMED[name]
+    dataset = DATASETS[name]
     return replace(dataset.load(root, dataset, options), name=name)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from amcl.config import Config
 from amcl.config.fields import differing
 from amcl.errors import RunError
-from amcl.evaluation import find_protocol
+from amcl.evaluation import PROTOCOLS
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.settings import choose
@@ -160,7 +160,7 @@ class SweepFolder(StudyFolder):
         try:
             listing = json.loads(self.listing.read_text(encoding="utf-8"))
             for protocol in listing["protocols"]:
-                find_protocol(protocol)
+                PROTOCOLS[protocol]
             choose("split", listing["split"], SPLITS)
             # Without a study, the same grid still resumes the folders of its runs.
             listing.setdefault("storage", "")
