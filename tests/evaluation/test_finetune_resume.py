@@ -1,5 +1,6 @@
 """Fine-tuning that is stopped is resumed to the same weights; chance is that of its seed."""
 
+import logging
 import os
 import random
 import signal
@@ -59,7 +60,7 @@ def stopped(monkeypatch, at, *args, number=signal.SIGINT, **kwargs):
     [
         (0, "adamw", signal.SIGINT),
         (4, "sgd", signal.SIGTERM),  # within the second of three epochs
-        (5, "adamw", signal.SIGINT),  # at its end
+        (5, "adamw", signal.SIGHUP),  # at its end
         (8, "adamw", signal.SIGINT),  # in the last step
     ],
 )
@@ -94,6 +95,22 @@ def test_a_stop_after_the_last_step_is_granted(monkeypatch, tmp_path):
         with pytest.raises(Interrupted, match="after step 4 of 4"):
             finetune(*args, checkpoint=path)
     assert same(finetune(*args, checkpoint=path).state_dict, whole.state_dict)
+
+
+def test_a_request_to_save_is_granted_and_training_continues(monkeypatch, tmp_path, caplog):
+    args = (module(), colors(12), colors(6), 3, TRANSFORM, PLAIN)
+    whole, saved, save = finetune(*args), [], saving.save_checkpoint
+
+    def spied(path, state, *rest):
+        saved.append(state["step"])
+        save(path, state, *rest)
+
+    monkeypatch.setattr(saving, "save_checkpoint", spied)
+    spy_on_steps(monkeypatch, lambda step: step == 1 and os.kill(os.getpid(), signal.SIGUSR1))
+    caplog.set_level(logging.INFO, "amcl")
+    assert same(finetune(*args, checkpoint=tmp_path / "file").state_dict, whole.state_dict)
+    assert saved == [2, 4]
+    assert "saved after step 2 of 4, as a signal asked: training continues" in caplog.messages
 
 
 def test_without_a_checkpoint_ctrl_c_interrupts_at_once(monkeypatch):

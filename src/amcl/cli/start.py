@@ -18,8 +18,8 @@ from amcl.config.fields import differing, with_values
 from amcl.config.options import values_of
 from amcl.config.rules import check_used
 from amcl.files import expand_home
-from amcl.methods import method_names
-from amcl.temperature import temperature_names
+from amcl.methods import METHODS
+from amcl.temperature import TEMPERATURES
 from amcl.temperature.settings import schemes_with
 from amcl.training.fit import at_length
 

@@ -127,7 +127,7 @@ def load_all_images(
         memory=0,
         workers=0,
     )
-    if source == "builtin" or source in NAMED:
+    if source == "builtin" or source in DATASETS:
         return _all_named_images(source, root, options)
     folder = _existing_folder(source)
     listing = list_images(folder)
@@ -196,7 +196,7 @@ def absolute_source(source: str) -> str:
         ('cifar10', '/data/../data')
     """
     folder = Path(source)
-    if source in ("", "builtin", *NAMED) or folder.is_absolute() or not folder.is_dir():
+    if source in ("", "builtin", *DATASETS) or folder.is_absolute() or not folder.is_dir():
         return source
     return str(folder.resolve() if ".." in folder.parts else folder.absolute())
 
@@ -272,8 +272,8 @@ def _has_split(source: str, role: Role) -> bool:
 def _all_named_images(source: str, root: Path | None, options: LoadOptions) -> AllImages:
     """Return both labeled splits of a data set that is stored as tensors."""
     has_test = has_test_split(source)
-    if source in NAMED and not has_test:
-        folder = data_root(root) / NAMED[source].path
+    if source in DATASETS and not has_test:
+        folder = data_root(root) / DATASETS[source].path
         raise ValueError(
             f"{source} is a folder of images: give its path, {folder}, so that they have the names "
             "of their files."

@@ -121,10 +121,10 @@ def missing_sets(names: Sequence[str], root: str | Path | None = None) -> list[s
     """
     messages = []
     for name in names:
-        if name in NAMED:
+        if name in DATASETS:
             folder = data_root(Path(root) if root else None)
-            if not NAMED[name].exists(folder):
-                messages.append(str(NAMED[name].missing_error(folder)))
+            if not DATASETS[name].exists(folder):
+                messages.append(str(DATASETS[name].missing_error(folder)))
         elif name != "builtin" and not expand_home(name).is_dir():
             messages.append(f"There is no folder {name!r}.")
     return messages
