@@ -6,7 +6,7 @@ BIN = $(VENV)/bin
 # Modules are compiled when they are first imported: compiling all of them takes a minute and more.
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help setup demo test test-all check format bench bench-peers clean
+.PHONY: help setup demo test test-all check format bench bench-peers soak lock sbom clean
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
@@ -16,6 +16,9 @@ help:
 	@echo "make format  put the code into the project's format"
 	@echo "make bench   measure time and memory, write benchmarks/results (40 minutes)"
 	@echo "make bench-peers  train by amcl and by lightly on CIFAR-10, compare them (35 minutes)"
+	@echo "make soak    train for long, on many files, many runs; watch memory and handles (40 minutes)"
+	@echo "make lock    write build/lock.txt: every file of an installation, with its SHA-256"
+	@echo "make sbom    write build/sbom.json: every package of an installation, as CycloneDX"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
 	@echo "make clean   remove the virtual environment and all caches"
 
@@ -66,6 +69,15 @@ bench: $(VENV)/.bench-ready
 
 bench-peers: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/peers.py
+
+soak: setup
+	@$(BIN)/python benchmarks/soak.py
+
+lock: setup
+	@$(BIN)/python release/lock.py
+
+sbom: setup
+	@$(BIN)/python release/sbom.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

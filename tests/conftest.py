@@ -1,5 +1,6 @@
 """Set-up for all tests."""
 
+import functools
 import os
 import sys
 
@@ -14,6 +15,9 @@ import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from amcl.data import builtin  # noqa: E402
+from factories import few_builtin_images  # noqa: E402
+
 hypothesis.settings.register_profile("amcl", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("amcl")
 
@@ -23,10 +27,16 @@ def _seed():
     torch.manual_seed(0)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _images_drawn_once():
+    """The built-in set takes most of a second to draw, and hundreds of tests use it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builtin, "_draw", functools.cache(builtin._draw))
+        yield
+
+
 @pytest.fixture(scope="module")
 def few_images():
     """For the tests of a file, the built-in set has 160 images, and 40 to probe with."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("amcl.data.builtin._TRAIN", 160)
-        patch.setattr("amcl.data.builtin._QUERIES", 40)
+    with few_builtin_images():
         yield

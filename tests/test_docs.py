@@ -35,7 +35,7 @@ from amcl.cli import (
     sweep,
 )
 from amcl.cli.pretrain import parse
-from amcl.evaluation import protocol_names
+from amcl.evaluation import PROTOCOLS
 from amcl.experiments import ANALYSES, ENTRIES, SCALES
 from amcl.files import write_text
 from amcl.search import space_from
@@ -98,7 +98,7 @@ def test_commands_of_evaluation_are_understood(command, args):
     words = shlex.split(args)
     if command == "evaluate":
         options, _ = evaluate.parse(words)
-        assert set(options.protocols) <= set(protocol_names())
+        assert set(options.protocols) <= set(PROTOCOLS.names())
     else:
         commands = {"embed": embed.Embed, "export": export.Export, "compare": compare.Compare}
         tyro.cli(commands[command], args=words)

@@ -1,7 +1,10 @@
-"""Runs of a second: pictures of noise, a tiny vision transformer, a stop during a step."""
+"""Runs of a second: pictures of noise, a tiny vision transformer, stops, what a command takes."""
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
-from amcl import recipes
+from amcl import recipes, signals
 from amcl.backbones import BackboneSettings
 from amcl.checkpoints import read_metrics
 from amcl.checkpoints.files import load_checkpoint
@@ -22,9 +25,9 @@ from factories import change
 
 def picture_folder(path: Path, count: int = 40, size: int = 32) -> Path:
     path.mkdir(parents=True)
-    chance = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     for i in range(count):
-        pixels = torch.randint(256, (size, size, 3), dtype=torch.uint8, generator=chance)
+        pixels = torch.randint(256, (size, size, 3), dtype=torch.uint8, generator=generator)
         Image.fromarray(pixels.numpy()).save(path / f"{i:03d}.png")
     return path
 
@@ -66,6 +69,19 @@ def interrupt_at(monkeypatch: pytest.MonkeyPatch, step: int, number: int = signa
     monkeypatch.setattr(Method, "__call__", call)
 
 
+@contextmanager
+def process_kept() -> Iterator[dict[int, Any]]:
+    """Restore streams and handlers of signals after a command that takes them; yields handlers."""
+    handlers = {number: signal.getsignal(number) for number in (*signals.STOP, *signals.SAVE)}
+    streams = sys.stdin, sys.stdout, sys.stderr
+    try:
+        yield handlers
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = streams
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
 def assert_same_run(first: Path, second: Path) -> None:
     """Weights, queue, φ, optimizer, backbone and metrics are equal, bit for bit."""
 
@@ -92,3 +108,7 @@ def assert_same_run(first: Path, second: Path) -> None:
         return [{k: v for k, v in r.items() if k != "images_per_second"} for r in read_metrics(run)]
 
     assert rows(first) == rows(second)
+
+
+def quiet(line: str) -> None:
+    """Take a line of progress and show it to nobody."""

@@ -9,14 +9,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import torch
 import tyro
 from torch import nn
 
 from amcl.settings import choose, positive_number, whole_number
-from amcl.tensor_files import read_safetensors
+from amcl.tensor_files import read_metadata, read_safetensors
+from amcl.text_files import require
 
 Stem = Literal["auto", "small", "standard"]
 Pool = Literal["auto", "mean"]
@@ -244,18 +245,49 @@ def backbone_of(
     Returns:
         The backbone in evaluation mode.
     """
+    require(metadata, _Metadata, f"the metadata of {where}")
     try:
         settings = BackboneSettings.from_metadata(metadata)
-        image_size = metadata["image_size"]
-        mean = metadata["mean"]
-        std = metadata["std"]
-    except KeyError as missing:
-        raise ValueError(f"{where} does not say its {missing}: it is no backbone.") from None
-    with own_randomness():
-        backbone = Backbone(settings, image_size)
+        with own_randomness():
+            backbone = Backbone(settings, metadata["image_size"])
+    except ValueError as error:
+        raise ValueError(f"the metadata of {where} describe no network: {error}") from None
     backbone.load(tensors, where)
-    backbone.normalization = (tuple(mean), tuple(std))
+    backbone.normalization = (tuple(metadata["mean"]), tuple(metadata["std"]))
     return backbone.eval()
+
+
+def stored_image_size(file: Path) -> int | None:
+    """Return the pixels a side of the images that a stored backbone takes.
+
+    Args:
+        file: File of the backbone.
+
+    Returns:
+        The side; None if the file was not written by amcl.
+
+    Example:
+        >>> stored_image_size(Path("run/backbone.safetensors"))  # doctest: +SKIP
+        32
+    """
+    metadata = read_metadata(file)
+    if metadata is None:
+        return None
+    require(metadata, _Metadata, f"the metadata of {file}")
+    return int(metadata["image_size"])
+
+
+class _Metadata(TypedDict):
+    """What a file says of the backbone that it holds; it may say more."""
+
+    backbone: str
+    width: float
+    stem: str
+    patch: NotRequired[int | None]
+    pool: NotRequired[str]
+    image_size: int
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and hashes."""
+"""Files that are written whole or not at all, hashes, and the home folder."""
 
 import hashlib
 import os
@@ -100,6 +100,33 @@ def check_name(name: str, where: object) -> None:
     """
     if name in ("", ".", "..") or "/" in name or os.sep in name or "\0" in name:
         raise ValueError(f"{where} is damaged: {name!r:.60} is no name of a file.")
+
+
+def expand_home(path: str | Path) -> Path:
+    """Return the path with ~ at its beginning replaced by the home folder.
+
+    Args:
+        path: A path that a user gave.
+
+    Returns:
+        The path without ~; a file that has a name with ~ keeps it.
+
+    Raises:
+        ValueError: There is no home folder: in a container, a user may have none.
+
+    Example:
+        >>> expand_home("runs/first")
+        PosixPath('runs/first')
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        if Path(path).exists():
+            return Path(path)
+        raise ValueError(
+            f"{path}: there is no home folder that {Path(path).parts[0]} could stand for. Write "
+            "the path in full, or set HOME."
+        ) from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -42,6 +42,22 @@ def printable_lines(text: str) -> str:
     return _IN_LINES.sub(_escape, text)
 
 
+def escape_strings(text: str) -> str:
+    """Return JSON or TOML with `\\uXXXX` for what `printable_lines` escapes: the same values.
+
+    Args:
+        text: JSON or TOML, which has such characters in its strings only.
+
+    Returns:
+        The text with escapes.
+
+    Example:
+        >>> escape_strings('{"name": "a\x7f"}')
+        '{"name": "a\\\\u007f"}'
+    """
+    return _IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 class PrintableFormatter(logging.Formatter):
     """A format of log messages in which no name can pass for another message.
 

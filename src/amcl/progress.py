@@ -1,6 +1,5 @@
 """A progress bar, and durations in words."""
 
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -47,12 +46,16 @@ class Progress:
         """Add to the work that is done."""
         self._done += count
         slow = time.monotonic() - self._start > 1
-        if self._bar is None and self._show and slow and sys.stderr.isatty():
-            from rich.console import Console
+        if self._bar is None and self._show and slow:
             from rich.progress import Progress as Bar
 
-            self._bar = Bar(console=Console(stderr=True), transient=True)
-            self._bar.add_task(self._title, total=self._total)
-            self._bar.start()
+            from amcl.console import stderr_console
+
+            console = stderr_console()
+            self._show = console.file.isatty()
+            if self._show:
+                self._bar = Bar(console=console, transient=True)
+                self._bar.add_task(self._title, total=self._total)
+                self._bar.start()
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=self._done)

@@ -6,11 +6,17 @@ An error is a ValueError of one line, which names the file and what is wrong in 
 import json
 import math
 import os
+import re
 import tomllib
 import types
 import typing
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
+
+import tomli_w
+
+from amcl.printable import escape_strings, printable
 
 _MAX_BYTES = 1 << 28  # of a file, or of a line of one that has a line for each entry
 _MAX_DEPTH = 64  # tables within tables
@@ -165,7 +171,29 @@ def to_json(values: Any, indent: int | None = 2) -> str:
         '{"τ": "caf\\\\udce9"}'
     """
     text = json.dumps(values, indent=indent, ensure_ascii=False, allow_nan=False)
-    return text.encode(errors="backslashreplace").decode()  # the escapes are those of JSON
+    return escape_strings(text)
+
+
+def to_toml(table: Mapping[str, Any]) -> str:
+    """Return a table as TOML.
+
+    Args:
+        table: Tables, lists, texts and numbers.
+
+    Returns:
+        The text, from which `parse_toml` reads equal values.
+
+    Raises:
+        ValueError: A text is not UTF-8, which TOML cannot hold. It is a path or a name.
+
+    Example:
+        >>> to_toml({"seed": 0})
+        'seed = 0\\n'
+    """
+    text = tomli_w.dumps(table)
+    if half := next((line for line in text.splitlines() if re.search("[\ud800-\udfff]", line)), ""):
+        raise ValueError(f"{printable(half)}: this is not UTF-8. Rename the file or folder.")
+    return escape_strings(text)
 
 
 def require(value: Any, kind: Any, where: object) -> None:

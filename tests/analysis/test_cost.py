@@ -25,12 +25,10 @@ from amcl.analysis.cost import (
 from amcl.backbones import Backbone
 from amcl.config import Config
 from amcl.errors import RunError
-from amcl.methods import make_method, method_names
+from amcl.methods import METHODS, make_method
 from amcl.modules import ProjectionHeads
 from factories import change
 from tiny_runs import picture_folder
-
-METHODS = method_names()
 
 
 def tiny(name: str, batch_size: int = 8, **method: object) -> Config:

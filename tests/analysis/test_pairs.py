@@ -10,8 +10,8 @@ from amcl.analysis import PairSettings, negatives, pair_sample, positives
 from amcl.analysis import pairs as module
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import DataSet, FileImages, Labeled, MemoryImages, Probe
-from amcl.methods import make_method, method_names
-from amcl.temperature import temperature_names
+from amcl.methods import METHODS, make_method
+from amcl.temperature import TEMPERATURES
 from amcl.temperature.settings import field_names, schemes_with
 from amcl.views import Views, ViewSettings
 from factories import method_settings
@@ -19,8 +19,6 @@ from reference.cross_correlation import phi_on_samples
 from reference.temperature import adaptive, sim
 from schemes import items as items_of
 from schemes import phi_layers, scale_of
-
-METHODS = method_names()
 
 SIZE, QUERIES = 16, 5
 RESNET = BackboneSettings(name="resnet10t", width=0.125)
@@ -37,7 +35,7 @@ SMALL = {
     "mocov3": (VIT, {**HEADS, "predictor": 16}),
     "lgp": (VIT, {**HEADS, "predictor": 16}),
 }
-SCHEMES = temperature_names()
+SCHEMES = TEMPERATURES.names()
 REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
 WITH_HEADS = [name for name in METHODS if name != "mae"]
 CASES = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]

@@ -16,9 +16,7 @@ from amcl.cli.pretrain import Options, parse
 from amcl.config import Config
 from amcl.config.options import settings_of
 from amcl.config.rules import rules_of
-from amcl.methods import method_names, settings_class
-
-METHODS = method_names()
+from amcl.methods import METHODS
 
 AMCL = ["--heads", "3", "--temperature", "adaptive"]
 
@@ -159,7 +157,7 @@ def test_grids_and_searches_that_vary_a_temperature_take_what_belongs_to_some_of
 def test_rules_name_fields_that_exist():
     names: set[str] = set()
     rules = set()
-    for settings in map(settings_class, METHODS):
+    for settings in [METHODS[name].settings_class for name in METHODS]:
         config = Config(method=settings())
         names |= settings_of(config).keys()
         rules |= set(rules_of(config))

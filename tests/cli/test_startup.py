@@ -1,5 +1,6 @@
 """What a command imports before its first word: importing is what takes the time."""
 
+import json
 import re
 import subprocess
 import sys
@@ -15,33 +16,56 @@ from amcl.backbones import USUAL
 HEAVY = ("timm", "torchvision", "sklearn", "scipy", "matplotlib", "lightning_fabric", "optuna")
 
 
-def imported(arguments: str) -> set[str]:
-    """The modules that a command line leaves imported."""
-    code = (
-        "import sys, contextlib, io\nfrom amcl.cli import main\n"
-        "with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()),"
-        f" contextlib.suppress(SystemExit):\n    main({arguments.split()!r})\n"
-        "print(*sys.modules)"
+WITHOUT_TORCH = ["--help", "--version", "pretain", "pretrain --epochz 3", "evaluate --protocolz x"]
+WITH_TORCH = ["recipes", "pretrain --help", "evaluate --help"]
+TRAINING = "import amcl.training"
+
+# Commands run in turn in one process, which imports torch once; after each, its modules are
+# printed. What a command imports stays, so that the first that imports too much is the first to
+# fail. Fabric loads torchmetrics where it finds it, and SciPy and matplotlib with it.
+PROGRAM = f"""
+import contextlib, io, json, sys
+sys.modules["torchmetrics"] = None
+import amcl
+modules = {{"import amcl": list(sys.modules)}}
+from amcl.cli import main
+for arguments in {[*WITHOUT_TORCH, *WITH_TORCH]!r}:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with contextlib.suppress(SystemExit):
+            main(arguments.split())
+    modules[arguments] = list(sys.modules)
+import amcl.training
+modules[{TRAINING!r}] = list(sys.modules)
+print(json.dumps(modules))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> dict[str, set[str]]:
+    """The modules that are imported after each command line."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.split())
+    return {name: set(modules) for name, modules in json.loads(done.stdout).items()}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    ["--help", "--version", "pretain", "pretrain --epochz 3", "evaluate --protocolz x"],
-)
-def test_what_needs_no_command_does_not_import_torch(arguments):
-    modules = imported(arguments)
-    assert "amcl.cli" in modules
+@pytest.mark.parametrize("arguments", ["import amcl", *WITHOUT_TORCH])
+def test_what_needs_no_command_does_not_import_torch(imported, arguments):
+    modules = imported[arguments]
+    assert "amcl" in modules
     assert not modules & {"torch", "numpy", "tyro", "rich", *HEAVY}
 
 
-@pytest.mark.parametrize("arguments", ["recipes", "pretrain --help", "evaluate --help"])
-def test_lists_help_and_typing_errors_import_no_more_than_torch(arguments):
-    modules = imported(arguments)
+@pytest.mark.parametrize("arguments", WITH_TORCH)
+def test_lists_help_and_typing_errors_import_no_more_than_torch(imported, arguments):
+    modules = imported[arguments]
     assert "torch" in modules
     assert not modules & {*HEAVY, "torch._dynamo"}
+
+
+def test_training_imports_no_more_than_it_uses(imported):
+    assert "amcl.training.loop" in imported[TRAINING]
+    assert not imported[TRAINING] & {"sklearn", "scipy", "matplotlib", "optuna"}
 
 
 def test_reports_and_searches_need_no_extra():

@@ -10,11 +10,9 @@ import tomli_w
 from amcl import recipes
 from amcl.backbones import BackboneSettings
 from amcl.config import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
-from amcl.methods import MoCoSettings, SimCLRSettings, method_names, settings_class
-from amcl.temperature import AdaptiveSettings, temperature_names
+from amcl.methods import METHODS, MoCoSettings, SimCLRSettings
+from amcl.temperature import TEMPERATURES, AdaptiveSettings
 from amcl.views import ViewSettings
-
-METHODS = method_names()
 
 
 @pytest.mark.parametrize("name", recipes.names())
@@ -86,7 +84,9 @@ CHOICES = {
 def test_every_field_is_read_as_it_was_written(method):
     sections = {}
     for section in dataclasses.fields(Config):
-        cls = settings_class(method) if section.name == "method" else section.default_factory
+        cls = (
+            METHODS[method].settings_class if section.name == "method" else section.default_factory
+        )
         sections[section.name] = all_other(cls(), section.name)
     config = Config(**sections)
     text = config.to_toml()
@@ -112,7 +112,7 @@ def all_other(settings, section):
     return dataclasses.replace(settings, **changed)
 
 
-@pytest.mark.parametrize("scheme", temperature_names())
+@pytest.mark.parametrize("scheme", TEMPERATURES.names())
 def test_every_temperature_is_read_as_it_was_written(scheme):
     config = Config(method=SimCLRSettings().with_temperature(scheme))
     assert Config.from_toml(config.to_toml()) == config
@@ -269,8 +269,10 @@ def test_files_are_read_and_named_in_errors(tmp_path):
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_left_out_of_a_file_for_being_none_is_none_when_read(method):
     """A field that may be None must have None for its default, or a resumed run is another."""
-    for field in dataclasses.fields(settings_class(method)):
-        if type(None) in typing.get_args(typing.get_type_hints(settings_class(method))[field.name]):
+    for field in dataclasses.fields(METHODS[method].settings_class):
+        if type(None) in typing.get_args(
+            typing.get_type_hints(METHODS[method].settings_class)[field.name]
+        ):
             assert field.default is None, field.name
 
 

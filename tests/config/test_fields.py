@@ -22,12 +22,10 @@ from amcl.config.fields import (
     with_values,
 )
 from amcl.config.options import values_of
-from amcl.methods import SimCLRSettings, method_names
-from amcl.temperature import AdaptiveSettings, temperature_names
+from amcl.methods import METHODS, SimCLRSettings
+from amcl.temperature import TEMPERATURES, AdaptiveSettings
 
-METHODS = method_names()
-
-SCHEMES = temperature_names()
+SCHEMES = TEMPERATURES.names()
 
 
 def fields_of(config: Config) -> dict[str, object]:

@@ -1,11 +1,13 @@
 import os
 import pickle
 import struct
+import sys
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
+from torch.nn.functional import interpolate
 
 from amcl.data.decode import UnreadableImage, decode, size
 
@@ -43,8 +45,9 @@ def test_scaling_down_does_not_alias(tmp_path):
     assert int(pixels.max()) < 145
 
 
+@pytest.mark.parametrize("kind", ["png", "tif"])  # Pillow turns TIFFs itself
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_exif_orientation(tmp_path, orientation):
+def test_exif_orientation(tmp_path, orientation, kind):
     upright = np.zeros((30, 60, 3), dtype=np.uint8)
     upright[:15, :20] = 255  # a mark in the top left corner shows how it was turned
     # The pixels as a camera held so would store them: turning by the orientation undoes it.
@@ -60,8 +63,8 @@ def test_exif_orientation(tmp_path, orientation):
     }[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation
-    Image.fromarray(np.ascontiguousarray(stored)).save(tmp_path / "a.png", exif=exif)
-    pixels, shape = decode(str(tmp_path / "a.png"), 60)
+    Image.fromarray(np.ascontiguousarray(stored)).save(tmp_path / f"a.{kind}", exif=exif)
+    pixels, shape = decode(str(tmp_path / f"a.{kind}"), 60)
     assert shape == (30, 60)
     assert int(pixels[:, :28, :18].min()) > 240
     assert int(pixels[:, 32:].max()) < 15
@@ -178,6 +181,46 @@ def test_broken_exif_leaves_the_picture_as_it_is(tmp_path, picture):
     assert decode(str(path), 40)[0].shape == (3, 40, 40)
 
 
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_strips_give_the_pixels_of_the_whole(tmp_path, monkeypatch, mode, orientation):
+    colors = np.random.default_rng(0).integers(0, 256, (41, 57, 4), dtype=np.uint8)
+    image = Image.fromarray(colors)
+    if mode == "I;16":
+        image = Image.fromarray(colors[..., 0].astype(np.uint16) * 12)
+    elif mode == "P":
+        image = image.convert("RGB").quantize(16)
+    else:
+        image = image.convert(mode if mode != "1" else "L").convert(mode)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = str(tmp_path / "a.png")
+    image.save(path, exif=exif, **{"transparency": 3} if mode == "P" else {})
+    whole, shape = decode(path, 24)
+    monkeypatch.setattr(sys.modules["amcl.data.decode"], "_STRIP", 300)
+    strips, shape_of_strips = decode(path, 24)
+    assert shape == shape_of_strips
+    assert torch.equal(strips, whole)
+    if mode in ("L", "RGB"):
+        rgb = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+        plain = torch.from_numpy(np.array(rgb)).permute(2, 0, 1)[None]
+        expected = interpolate(plain, (24, 24), mode="bicubic", antialias=True)[0]
+        assert torch.equal(whole, expected)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "reason"),
+    [
+        (13_000, 13_000, r"13,000 × 13,000 pixels, above the limit of 160 megapixels"),
+        (1, 65_536, r"1 × 65,536 pixels, above the limit of 65,535 a side"),
+    ],
+)
+def test_pictures_that_would_take_too_much_memory(tmp_path, width, height, reason):
+    Image.new("1", (width, height)).save(tmp_path / "a.png", compress_level=1)
+    with pytest.raises(UnreadableImage, match=reason):
+        decode(str(tmp_path / "a.png"), 8)
+
+
 def broken_files(folder, picture):
     """(Path, part of the reason) for every way to be broken that is known."""
     whole = picture(folder / "whole.jpg", width=200, height=200).read_bytes()
@@ -198,7 +241,7 @@ def broken_files(folder, picture):
         "folder.jpg": "a folder",
         "gone.jpg": "no such file",
         "pipe.jpg": "not a regular file",
-        "huge.bmp": "decompression bomb",
+        "huge.bmp": "above the limit of 160 megapixels",
         "eps.jpg": "not an image",
     }
 

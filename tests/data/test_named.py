@@ -10,7 +10,7 @@ from torchvision import datasets
 from torchvision.datasets.utils import calculate_md5
 
 from amcl.data import cifar10, load_dataset
-from amcl.data.named import NAMED, data_root
+from amcl.data.named import DATASETS, data_root
 from amcl.data.sets import stl10 as named_sets
 
 
@@ -214,7 +214,7 @@ def test_imagenet(tmp_path, class_folders, picture):
     ],
 )
 def test_what_is_missing_says_how_to_get_it(tmp_path, name, way):
-    path = re.escape(str(tmp_path / NAMED[name].path))
+    path = re.escape(str(tmp_path / DATASETS[name].path))
     message = f"^{path} does not exist: {re.escape(way.format(root=tmp_path))}"
     with pytest.raises(FileNotFoundError, match=message):
         load_dataset(name, root=tmp_path)

@@ -1,40 +1,15 @@
 """Two processes on gloo give the loss and the gradients of one process on the whole batch."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from distributed_cases import CASES, run
 
-WORLD_SIZE = 2
 
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
-    """What each of two processes found, for all cases."""
-    folder = tmp_path_factory.mktemp("ranks")
-    worker = Path(__file__).parents[1] / "distributed_worker.py"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(worker), str(rank), str(WORLD_SIZE), str(folder)],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(WORLD_SIZE)
-    ]
-    try:
-        for process in processes:
-            _, error = process.communicate(timeout=120)
-            assert process.returncode == 0, error
-    finally:
-        for process in processes:
-            process.kill()
-    return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(WORLD_SIZE)]
+@pytest.fixture
+def ranks(two_processes):
+    """The losses and gradients of each of two processes, for all cases."""
+    return [results["losses"] for results in two_processes]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -14,16 +14,15 @@ from amcl.backbones import Backbone, BackboneSettings
 from amcl.checkpoints.evaluations import describe
 from amcl.data import DataSet, Labeled, MemoryImages, Probe, load_dataset
 from amcl.evaluation import (
+    PROTOCOLS,
     Evaluation,
     FewLabelsSettings,
     FinetuneSettings,
     KnnSettings,
     LinearSettings,
     Outcome,
-    protocol_names,
     read_results,
     register_protocol,
-    unregister_protocol,
 )
 from amcl.metrics import Transform
 
@@ -94,10 +93,10 @@ def test_every_protocol_gives_numbers_that_are_kept(tmp_path):
     evaluation = Evaluation(
         model, data(), TRANSFORM, name="mine", settings=QUICK, seed=3, folder=tmp_path
     )
-    results = [evaluation.run(protocol) for protocol in protocol_names()]
-    assert [result.protocol for result in results] == list(protocol_names())
+    results = [evaluation.run(protocol) for protocol in PROTOCOLS]
+    assert [result.protocol for result in results] == list(PROTOCOLS.names())
     kept = {result.protocol: result for result in read_results(tmp_path)}
-    assert set(kept) == set(protocol_names())
+    assert set(kept) == set(PROTOCOLS.names())
     for result in results:
         stored = json.loads(result.path(tmp_path).read_text())
         assert stored["metrics"] == result.metrics
@@ -171,7 +170,7 @@ def test_precision_is_part_of_a_fine_tuning(tmp_path):
 def test_labeled_protocols_need_labels():
     unlabeled = data(probe=None, notes=("the images do not all lie in <class>/<file>",))
     evaluation = Evaluation(Counting(), unlabeled, TRANSFORM)
-    for protocol in protocol_names():
+    for protocol in PROTOCOLS:
         if protocol != "unlabeled":
             with pytest.raises(ValueError, match=r"needs labels.*colors/CLASS/FILE") as error:
                 evaluation.run(protocol)
@@ -341,7 +340,7 @@ def norm():
         )
 
     yield "norm"
-    unregister_protocol("norm")
+    PROTOCOLS.unregister("norm")
 
 
 def test_a_protocol_of_a_script_runs_as_a_built_in_one(norm, tmp_path):

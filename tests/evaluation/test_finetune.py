@@ -1,14 +1,8 @@
 """Fine-tuning: that it learns, what it leaves alone, that the seed decides, that it resumes."""
 
 import math
-import os
-import random
-import signal
-import threading
 from dataclasses import replace
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import timm
 import torch
@@ -19,70 +13,27 @@ from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.data import FileImages, Labeled, MemoryImages
-from amcl.errors import Interrupted, NonFiniteError
-from amcl.evaluation.finetuning import FinetuneSettings, finetune, supervised
-from amcl.evaluation.finetuning.classifier import classifier, parameter_groups, seeded
+from amcl.errors import NonFiniteError
+from amcl.evaluation.finetuning import finetune, supervised
+from amcl.evaluation.finetuning.classifier import classifier, parameter_groups
 from amcl.evaluation.finetuning.plan import Plan
-from amcl.evaluation.finetuning.task import FinetuningTask, mixed
-from amcl.metrics.features import Transform
-from amcl.training import saving
+from amcl.evaluation.finetuning.task import FinetuningTask
 from amcl.training.trainer import Trainer
-
-SIZE = 16
-TRANSFORM = Transform(image_size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3)
-COLORS = torch.tensor(
-    [(200, 60, 60), (60, 200, 60), (60, 60, 200), (200, 200, 60), (60, 200, 200), (200, 60, 200)]
-)
-PLAIN = FinetuneSettings(
-    epochs=4,
-    warmup_epochs=1,
-    batch_size=16,
-    min_steps=0,
-    lr=0.02,
-    scratch_lr=0.02,
-    layer_decay=1,
-    drop_path=0,
-    mixup=0,
-    cutmix=0,
-    erase=0,
-)
-EVERYTHING = replace(
+from toy_finetuning import (
+    EVERYTHING,
     PLAIN,
-    epochs=3,
-    layer_decay=0.8,
-    drop_path=0.2,
-    mixup=0.8,
-    cutmix=1.0,
-    erase=0.5,
-    views="abcdes",
+    SIZE,
+    TRANSFORM,
+    colors,
+    module,
+    resnet,
+    same,
+    spy_on_steps,
 )
-
-
-def colors(n, classes=3, seed=0):
-    """Noisy images whose class is their color."""
-    labels = torch.arange(n) % classes
-    noise = torch.randint(
-        -50, 50, (n, 3, SIZE, SIZE), generator=torch.Generator().manual_seed(seed)
-    )
-    pixels = (COLORS[labels].view(n, 3, 1, 1) + noise).clamp(0, 255).to(torch.uint8)
-    return Labeled(MemoryImages(pixels), labels)
-
-
-def resnet(**changes):
-    settings = BackboneSettings(**{"name": "resnet10t", "width": 0.125} | changes)
-    return Backbone(settings, image_size=SIZE)
 
 
 def vit():
     return Backbone(BackboneSettings(name="test_vit", stem="standard"), image_size=SIZE)
-
-
-def module():
-    return nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(48, 8), nn.BatchNorm1d(8))
-
-
-def same(a, b):
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize(
@@ -227,137 +178,6 @@ def test_the_backbone_is_left_as_it_is(make, training):
     assert not any(torch.equal(own[name], trained[name]) for name in moved)
 
 
-def chance():
-    return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
-
-
-def test_the_seed_alone_decides_and_global_chance_is_left_alone():
-    backbone, train, test = resnet(), colors(35), colors(6)
-    found = []
-    for seed in (1, 1, 2):
-        torch.rand(seed + len(found)), np.random.rand(3), random.random()
-        before = chance()
-        result = finetune(backbone, train, test, 3, TRANSFORM, EVERYTHING, seed=seed)
-        assert chance() == before
-        found.append(result)
-    assert same(found[0].state_dict, found[1].state_dict)
-    assert found[0].losses == found[1].losses
-    assert not same(found[0].state_dict, found[2].state_dict)
-
-
-def spy_on_steps(monkeypatch, before=lambda step: None):
-    """The numbers of the steps that are taken; `before` is called with each."""
-    steps, loss = [], FinetuningTask.loss
-
-    def spy(self, model, batch, step, part, watch):
-        steps.append(step)
-        before(step)
-        return loss(self, model, batch, step, part, watch)
-
-    monkeypatch.setattr(FinetuningTask, "loss", spy)
-    return steps
-
-
-def stopped(monkeypatch, at, *args, number=signal.SIGINT, **kwargs):
-    """Fine-tuning that gets a signal during a step."""
-    with monkeypatch.context() as patch:
-        spy_on_steps(patch, lambda step: os.kill(os.getpid(), number) if step == at else None)
-        with pytest.raises(Interrupted, match=f"after step {at + 1} of .*saved") as error:
-            finetune(*args, **kwargs)
-    assert error.value.exit_code == 128 + number
-
-
-@pytest.mark.parametrize(
-    ("at", "optimizer", "number"),
-    [
-        (0, "adamw", signal.SIGINT),
-        (4, "sgd", signal.SIGTERM),  # within the second of three epochs
-        (5, "adamw", signal.SIGINT),  # at its end
-        (8, "adamw", signal.SIGINT),  # in the last step
-    ],
-)
-def test_training_resumes_to_the_same_weights(monkeypatch, tmp_path, at, optimizer, number):
-    settings = replace(EVERYTHING, optimizer=optimizer)
-    args = (resnet(), colors(35), colors(12), 3, TRANSFORM, settings)
-    path = tmp_path / "finetune.pt"
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    whole = finetune(*args)
-    stopped(monkeypatch, at, *args, number=number, checkpoint=path)
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
-    assert [file.name for file in tmp_path.iterdir()] == ["finetune.pt"]
-    steps = spy_on_steps(monkeypatch)
-    resumed = finetune(*args, checkpoint=path)
-    assert steps == list(range(at + 1, 9))
-    assert same(resumed.state_dict, whole.state_dict)
-    assert resumed.losses == whole.losses
-    assert resumed.top1 == whole.top1
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_stop_after_the_last_step_is_granted(monkeypatch, tmp_path):
-    args = (module(), colors(12), colors(6), 3, TRANSFORM, PLAIN)
-    path, whole, save = tmp_path / "finetune.pt", finetune(*args), saving.save_checkpoint
-
-    def signalled(*saved):
-        save(*saved)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(saving, "save_checkpoint", signalled)
-        with pytest.raises(Interrupted, match="after step 4 of 4"):
-            finetune(*args, checkpoint=path)
-    assert same(finetune(*args, checkpoint=path).state_dict, whole.state_dict)
-
-
-def test_without_a_checkpoint_ctrl_c_interrupts_at_once(monkeypatch):
-    steps = spy_on_steps(monkeypatch, lambda step: os.kill(os.getpid(), signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
-        finetune(module(), colors(12), colors(6), 3, TRANSFORM, PLAIN)
-    assert steps == [0]
-
-
-def test_it_trains_in_a_thread_that_gets_no_signals(tmp_path):
-    results, args = [], (module(), colors(12), colors(6), 3, TRANSFORM, PLAIN)
-    thread = threading.Thread(
-        target=lambda: results.append(finetune(*args, checkpoint=tmp_path / "file"))
-    )
-    thread.start()
-    thread.join()
-    assert same(results[0].state_dict, finetune(*args).state_dict)
-
-
-def test_short_epochs_are_not_all_saved(monkeypatch, tmp_path):
-    steps, clock = [], {"now": 0.0}
-    monkeypatch.setattr(saving.time, "monotonic", lambda: clock["now"])
-    monkeypatch.setattr(
-        saving, "save_checkpoint", lambda path, state, keep: steps.append(state["step"])
-    )
-    spy_on_steps(monkeypatch, lambda step: clock.update(now=clock["now"] + 10.0))
-    settings = replace(PLAIN, epochs=9)
-    finetune(module(), colors(12), colors(6), 3, TRANSFORM, settings, checkpoint=tmp_path / "file")
-    assert steps == [4, 8, 9]  # more than 30 s apart, and at the end
-
-
-def test_only_the_same_training_is_resumed(monkeypatch, tmp_path):
-    path, net = tmp_path / "finetune.pt", module()
-    args = (net, colors(12), colors(6), 3, TRANSFORM, PLAIN)
-    stopped(monkeypatch, 0, *args, checkpoint=path)
-    changed = {
-        "settings": (*args[:5], replace(PLAIN, lr=0.1)),
-        "weights": (module(), *args[1:]),
-        "images": (net, colors(12, seed=5), *args[2:]),
-        "transform": (*args[:4], replace(TRANSFORM, mean=(0.4,) * 3), PLAIN),
-    }
-    for what, other in changed.items():
-        with pytest.raises(ValueError, match=f"finetune.pt .*with other {what}: remove it to"):
-            finetune(*other, checkpoint=path)
-    with pytest.raises(ValueError, match="with other seed, weights: remove"):
-        finetune(*args, checkpoint=path, seed=1)
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"finetune.pt is no checkpoint.*: remove it to start"):
-        finetune(*args, checkpoint=path)
-
-
 def test_from_scratch_nothing_of_the_backbone_is_left():
     train, test = colors(32), colors(6)
     backbones = [resnet(), resnet()]
@@ -412,92 +232,6 @@ def test_tiny_sets_train(n):
     found = finetune(resnet(), colors(n), colors(3), 3, TRANSFORM, replace(EVERYTHING, epochs=2))
     assert found.steps == 2
     assert all(math.isfinite(loss) for loss in found.losses)
-
-
-def random_batch(n):
-    return torch.randn(n, 3, 8, 8), torch.arange(n) % 4
-
-
-@pytest.mark.parametrize("n", [1, 6, 7])
-def test_mixup_mixes_images_as_it_mixes_labels(n):
-    images, labels = random_batch(n)
-    got, targets = mixed(images.clone(), labels, 4, replace(PLAIN, mixup=0.8))
-    partner = torch.arange(n - 1, -1, -1) if n % 2 == 0 else (-torch.arange(n)) % n
-    hard = F.one_hot(labels, 4) * 0.9 + 0.1 / 4
-    apart = (labels != labels[partner]).nonzero()[:, 0]
-    lam = 1.0
-    if len(apart):
-        row = apart[0]
-        own, other = labels[row], labels[partner[row]]
-        lam = ((targets[row, own] - targets[row, other]) / 0.9 + 1) / 2
-        assert 0 < lam < 1
-    torch.testing.assert_close(targets, lam * hard + (1 - lam) * hard[partner])
-    torch.testing.assert_close(got, lam * images + (1 - lam) * images[partner])
-
-
-def test_cutmix_swaps_as_much_of_the_image_as_of_the_label():
-    images, labels = random_batch(6)
-    with seeded(3):
-        got, targets = mixed(images.clone(), labels, 4, replace(PLAIN, cutmix=1.0, smoothing=0))
-    swapped = (got == images.flip(0)).all(1) & (got != images).any(1)
-    kept = (got == images).all(1)
-    assert (swapped | kept).all()
-    share = swapped.double().mean((1, 2))
-    assert 0 < share[0] < 1
-    expected = torch.zeros(6, 4, dtype=torch.float64)
-    for row, (own, other) in enumerate(zip(labels, labels.flip(0), strict=True)):
-        expected[row, own] += 1 - share[row]
-        expected[row, other] += share[row]
-    torch.testing.assert_close(targets.double(), expected, atol=1e-6, rtol=0)
-
-
-def test_without_mixing_labels_are_smoothed_alone():
-    images, labels = random_batch(5)
-    got, targets = mixed(images.clone(), labels, 4, PLAIN)
-    logits = torch.randn(5, 4)
-    assert torch.equal(got, images)
-    torch.testing.assert_close(
-        F.cross_entropy(logits, targets), F.cross_entropy(logits, labels, label_smoothing=0.1)
-    )
-
-
-def test_a_rectangle_of_some_images_becomes_noise():
-    images, labels = torch.zeros(40, 3, 16, 16), torch.zeros(40, dtype=torch.long)
-    got, _ = mixed(images.clone(), labels, 4, replace(PLAIN, erase=0.5))
-    erased = (got != 0).all(1)
-    share = erased.double().mean((1, 2))
-    assert 8 < (share > 0).sum() < 32
-    assert share.max() < 0.45
-    for area in erased[share > 0]:
-        rows, columns = area.any(1), area.any(0)
-        assert area.sum() == rows.sum() * columns.sum()
-
-
-def test_the_rate_rises_in_a_line_and_falls_by_a_cosine():
-    settings = replace(PLAIN, epochs=6, warmup_epochs=2, batch_size=16)
-    plan = Plan.of(48, settings, seed=0)
-    assert (plan.total, plan.warmup) == (18, 6)
-    rates = [plan.factor(step) for step in range(18)]
-    rise = [(step + 1) / 6 for step in range(6)]
-    fall = [(1 + math.cos(math.pi * step / 12)) / 2 for step in range(12)]
-    assert rates == pytest.approx(rise + fall)
-
-
-def test_every_image_comes_once_an_epoch():
-    plan = Plan.of(50, replace(PLAIN, epochs=2), seed=0)
-    steps = list(plan.steps(0))
-    assert [len(step) for step in steps] == [13, 13, 12, 12] * 2
-    for epoch in (steps[:4], steps[4:]):
-        assert torch.cat(epoch).sort().values.tolist() == list(range(50))
-    assert not torch.equal(torch.cat(steps[:4]), torch.cat(steps[4:]))
-    assert all(map(torch.equal, plan.steps(1), steps[4:]))
-
-
-def test_few_images_train_for_the_least_number_of_steps():
-    settings = replace(PLAIN, epochs=4, warmup_epochs=1, min_steps=100)
-    plan = Plan.of(40, settings, seed=0)
-    assert (plan.per_epoch, plan.epochs, plan.total, plan.warmup) == (3, 34, 102, 26)
-    assert Plan.of(40, replace(settings, min_steps=0), seed=0).total == 12
 
 
 def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
@@ -582,59 +316,3 @@ def test_errors_say_what_to_mend():
     ghost = Backbone(BackboneSettings(name="ghostnet_050"), image_size=96)
     with pytest.raises(ValueError, match="'ghostnet_050' has no drop path: set drop_path=0"):
         classifier(ghost, 3, image_size=96, drop_path=0.1)
-
-
-@pytest.mark.parametrize(("epochs", "warmup"), [(100, 5.0), (50, 5.0), (10, 1.0), (1, 0.1)])
-def test_the_default_warm_up_follows_the_length(epochs, warmup):
-    settings = FinetuneSettings(epochs=epochs)
-    assert settings.warmup == pytest.approx(warmup)
-    plan = Plan.of(128, replace(settings, min_steps=1000), seed=0)
-    assert plan.warmup == pytest.approx(warmup / epochs * plan.total)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"epochs": 0}, "epochs must be a whole number"),
-        ({"batch_size": 0.5}, "batch_size must be a whole number"),
-        ({"optimizer": "adam"}, "optimizer must be one of 'adamw', 'sgd'"),
-        ({"lr": 0}, "lr must be a finite number above 0"),
-        ({"layer_decay": 1.5}, "layer_decay must be at most 1"),
-        ({"layer_decay": 0}, "layer_decay must be a finite number above 0"),
-        ({"smoothing": 1}, "smoothing must be below 1"),
-        ({"drop_path": -0.1}, "drop_path must be a finite number, at least 0"),
-        ({"mixup": -1}, "mixup must be a finite number"),
-        ({"epochs": 5, "warmup_epochs": 5}, "warmup_epochs = 5 leaves none of epochs = 5"),
-        ({"views": "ax"}, "no operation for 'x'"),
-        ({"crop_scale": (0.5, 0.2)}, "crop_scale must be the least and the most"),
-    ],
-)
-def test_settings_say_what_is_accepted(changes, said):
-    with pytest.raises(ValueError, match=said):
-        FinetuneSettings(**changes)
-
-
-def test_solarize_is_on_where_it_is_asked_for():
-    assert FinetuneSettings(views="s").view_settings().solarize_p == (0.2, 0.2)
-
-
-def test_chance_of_a_device_of_its_own_is_put_back(monkeypatch):
-    there = SimpleNamespace(state=7)
-    there.get_rng_state = lambda: there.state
-    there.manual_seed = there.set_rng_state = lambda value: setattr(there, "state", value)
-    monkeypatch.setattr(torch, "get_device_module", lambda device: there)
-    with seeded(1, "a", device="mps"):
-        inside = there.state
-    assert there.state == 7 != inside
-
-
-def test_chance_is_put_back_after_an_error():
-    before = chance()
-
-    def fail():
-        torch.rand(1), np.random.rand(1), random.random()
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError), seeded(1):
-        fail()
-    assert chance() == before

@@ -20,7 +20,7 @@ from amcl.results import Record
 from amcl.sweep import SweepFolder
 from amcl.sweep.runs import train_or_resume
 from browser import needs_browser, open_page
-from tiny_runs import interrupt_at, picture_folder
+from tiny_runs import interrupt_at, picture_folder, quiet
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -32,10 +32,6 @@ TOGETHER = {  # entries that share runs
     "temperatures": ("table-5", "figure-3", "figure-7", "figure-9"),
     "cost": ("table-8", "figure-2"),
 }
-
-
-def quiet(line: str) -> None:
-    """Tell nobody."""
 
 
 def test_every_entry_is_run_below():

@@ -9,6 +9,7 @@ from torch.func import functional_call
 
 import amcl
 from amcl.temperature import AdaptiveTemperature, FirstHeadTemperature
+from covering import cover
 from reference import contrastive, cross_correlation, negative_cosine
 from schemes import SCHEMES, items, phi_layers, projections, samples, scale_of
 
@@ -26,7 +27,7 @@ FORMS = {
     },
 }
 SIZES = [((1, 2, 3), "mean"), ((3, 4, 5), "sum"), ((2, 5, 3), "mean")]
-# β with τ₀, and the sizes with the reduction, so that each value meets each other kind
+# β with τ₀, and the sizes with the reduction
 OMEGAS = [(0.0, 0.1), (0.3, 0.1), (2.0, "literal")]
 
 
@@ -61,53 +62,92 @@ def check_gradients(loss, *inputs):
         assert torch.autograd.gradcheck(call, (*inputs, *named.values()), fast_mode=True, **tight)
 
 
+OPTIONS = {
+    "scheme_name": list(SCHEMES),
+    "form": list(FORMS),
+    "negatives": ["both_views", "other_view", "queue"],
+    "size": SIZES,
+    "omega": OMEGAS,
+    "positive_in_denominator": [True, False],
+    "similarity": ["plain", "relative"],
+}
+NAMES = ("scheme_name", "form", "positive_in_denominator", "similarity")
+
+
+def name_of(options):
+    return "-".join(map(str, options.values()))
+
+
+@pytest.mark.parametrize("options", cover(OPTIONS, strength=3), ids=name_of)
+def test_contrastive(options):
+    check_contrastive(**options)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme_name", SCHEMES)
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("positive_in_denominator", [True, False])
-@pytest.mark.parametrize("negatives", ["both_views", "other_view", "queue"])
-def test_contrastive(scheme_name, form, positive_in_denominator, negatives):
+def test_contrastive_in_all_combinations(scheme_name, form):
+    others = {
+        name: values for name, values in OPTIONS.items() if name not in ("scheme_name", "form")
+    }
+    for values in itertools.product(*others.values()):
+        check_contrastive(scheme_name, form, **dict(zip(others, values, strict=True)))
+
+
+def check_contrastive(
+    scheme_name, form, negatives, size, omega, positive_in_denominator, similarity
+):
+    (c, n, d), reduction = size
+    beta, prior_tau = omega
+    if negatives == "other_view" and n < 3:
+        n = 3  # κ = 2 wants two negatives
     scheme = SCHEMES[scheme_name]
-    cases = itertools.product(SIZES, OMEGAS)
-    for similarity, (((c, n, d), reduction), (beta, prior_tau)) in zip(
-        itertools.cycle(["plain", "relative"]), cases, strict=False
-    ):
-        if negatives == "other_view" and n < 3:
-            n = 3  # κ = 2 wants two negatives
-        temperature = scheme.make(d).double()
-        loss = amcl.ContrastiveLoss(
-            c,
-            temperature,
-            positive_in_denominator=positive_in_denominator,
-            negatives="other_view" if negatives == "other_view" else "both_views",
-            similarity=similarity,
-            beta=beta,
-            prior_tau=prior_tau,
-            head_reduction=reduction,
-            **FORMS[form],
-        )
-        z0, z1, queue = projections(temperature, (c, n, d), (c, n, d), (c, 6, d))
-        extra = temperature.extra_outputs
-        view0, view1, given = items(z0, extra), items(z1, extra), items(queue, extra)
-        options = reference_options(FORMS[form], beta, prior_tau, d)
-        options["positive_in_denominator"] = positive_in_denominator
-        options["similarity"] = similarity
-        tau = scheme.on_samples(temperature)
-        if negatives == "queue":
-            expected = contrastive.queue(c, view0, view1, given, tau, reduction, **options)
-            close(loss(z0, z1, queue), expected)
-        else:
-            literal = getattr(contrastive, negatives)
-            close(loss(z0, z1), literal(c, view0, view1, tau, reduction, **options))
+    temperature = scheme.make(d).double()
+    loss = amcl.ContrastiveLoss(
+        c,
+        temperature,
+        positive_in_denominator=positive_in_denominator,
+        negatives="other_view" if negatives == "other_view" else "both_views",
+        similarity=similarity,
+        beta=beta,
+        prior_tau=prior_tau,
+        head_reduction=reduction,
+        **FORMS[form],
+    )
+    z0, z1, queue = projections(temperature, (c, n, d), (c, n, d), (c, 6, d))
+    extra = temperature.extra_outputs
+    view0, view1, given = items(z0, extra), items(z1, extra), items(queue, extra)
+    options = reference_options(FORMS[form], beta, prior_tau, d)
+    options["positive_in_denominator"] = positive_in_denominator
+    options["similarity"] = similarity
+    tau = scheme.on_samples(temperature)
+    if negatives == "queue":
+        expected = contrastive.queue(c, view0, view1, given, tau, reduction, **options)
+        close(loss(z0, z1, queue), expected)
+    else:
+        literal = getattr(contrastive, negatives)
+        close(loss(z0, z1), literal(c, view0, view1, tau, reduction, **options))
 
 
 @pytest.mark.parametrize(
-    ("scheme_name", "similarity"),
-    [*((name, "plain") for name in SCHEMES)]
-    + [(name, "relative") for name in ("adaptive", "constant negative", "first head")],
+    "options", cover({name: OPTIONS[name] for name in NAMES}, strength=2), ids=name_of
 )
+def test_contrastive_gradients(options):
+    check_contrastive_gradients(**options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme_name", SCHEMES)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("positive_in_denominator", [True, False])
-def test_contrastive_gradients(scheme_name, form, positive_in_denominator, similarity):
+@pytest.mark.parametrize("similarity", ["plain", "relative"])
+def test_contrastive_gradients_in_all_combinations(
+    scheme_name, form, positive_in_denominator, similarity
+):
+    check_contrastive_gradients(scheme_name, form, positive_in_denominator, similarity)
+
+
+def check_contrastive_gradients(scheme_name, form, positive_in_denominator, similarity):
     temperature = SCHEMES[scheme_name].make(3).double()
     loss = amcl.ContrastiveLoss(
         2,

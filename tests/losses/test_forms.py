@@ -5,7 +5,7 @@ import torch
 
 from amcl.cli.pretrain import parse
 from amcl.losses import ContrastiveLoss
-from amcl.losses.forms import Form, form_names, register_form, unregister_form
+from amcl.losses.forms import FORMS, Form, register_form
 from amcl.temperature import ConstantTemperature
 
 
@@ -20,7 +20,7 @@ def margin():
             return pairs.s_neg.mean(-1) - pairs.s_pos.squeeze(-1) + loss.beta, pairs
 
     yield MarginForm
-    unregister_form("margin")
+    FORMS.unregister("margin")
 
 
 def test_a_form_of_a_user_is_the_loss_of_each_anchor(margin):
@@ -45,4 +45,4 @@ def test_a_form_of_a_user_is_an_option(margin):
 def test_an_unknown_form_is_named_with_the_nearest():
     with pytest.raises(ValueError, match="there is no form 'softmx': did you mean 'softmax'"):
         ContrastiveLoss(1, ConstantTemperature(0.5), form="softmx")
-    assert "margin" not in form_names()
+    assert "margin" not in FORMS

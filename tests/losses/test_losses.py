@@ -4,59 +4,16 @@ import math
 import re
 import warnings
 
-import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import amcl
-from amcl.losses.pairs import Items, Pairs, Partners
 from amcl.temperature import (
     AdaptiveTemperature,
     ConstantTemperature,
     ScheduledTemperature,
     UncertaintyTemperature,
 )
-from schemes import SCHEMES, projections
-
-
-def test_the_drop_in_line():
-    z0, z1 = torch.randn(2, 3, 32, 128)
-    loss = amcl.AMCLLoss(num_heads=3, dim=128)(z0, z1)
-    assert loss.ndim == 0
-    assert loss.isfinite()
-
-
-def test_the_drop_in_is_infonce_with_an_adaptive_temperature():
-    drop_in = amcl.AMCLLoss(3, 8)
-    spelled_out = amcl.ContrastiveLoss(
-        3, AdaptiveTemperature(8, eta=0.05, iota=0.1), beta=0.1, prior_tau=0.1
-    )
-    spelled_out.load_state_dict(drop_in.state_dict())
-    z0, z1 = torch.randn(2, 3, 6, 8)
-    assert drop_in(z0, z1) == spelled_out(z0, z1)
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        *({"lower": 0.2, "upper": 0.4}, {"eta": 0.2}, {"iota": 0.2}),
-        *({"beta": 2.0}, {"prior_tau": 0.3}, {"phi_scale": 4.0}, {"phi_output": "plain"}),
-    ],
-)
-def test_options_of_the_drop_in_arrive(option):
-    loss, plain = amcl.AMCLLoss(3, 8, **option), amcl.AMCLLoss(3, 8)
-    plain.load_state_dict(loss.state_dict())
-    z0, z1 = torch.randn(2, 3, 6, 8)
-    assert loss(z0, z1) != plain(z0, z1)
-
-
-def test_the_drop_in_has_its_range_around_its_prior():
-    for given, ends in (({}, (0.5, 1.5)), ({"eta": 0.2}, (0.2, 1.2)), ({"iota": 0.6}, (0.5, 1.1))):
-        temperature = amcl.AMCLLoss(3, 8, prior_tau=1.0, phi_gradient=False, **given).temperature
-        assert (temperature.eta, temperature.eta + temperature.iota) == pytest.approx(ends)
-        assert not temperature.phi_gradient
 
 
 def test_second_derivatives_are_refused_not_wrong():
@@ -256,38 +213,6 @@ def test_bad_settings(options, message):
         amcl.AMCLLoss(**options)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tau": 0.5}, r"AMCLLoss has no setting 'tau': the temperature .* is prior_tau"),
-        ({"temperature": 0.5}, r"no setting 'temperature': .* use ContrastiveLoss\(num_heads"),
-        ({"phi_deep": 2}, r"no setting 'phi_deep': accepted are .*phi_depth, phi_gradient"),
-    ],
-)
-def test_the_drop_in_names_its_settings(options, message):
-    with pytest.raises(TypeError, match=message):
-        amcl.AMCLLoss(3, 8, **options)
-
-
-def test_the_drop_in_takes_all_that_belongs_to_phi():
-    temperature = amcl.AMCLLoss(3, 8, phi_input="raw", phi_depth=2, phi_scale=1.5).temperature
-    assert (temperature.phi_input, temperature.phi_scale) == ("raw", 1.5)
-    assert len(temperature.phi) == 3
-
-
-@pytest.mark.parametrize(
-    ("given", "prior_tau"),
-    [
-        ({}, 0.1),
-        ({"eta": 0.2}, 0.25),
-        ({"lower": 0.5, "upper": 1.5}, 1.0),
-        ({"lower": 0.05, "upper": 0.5}, 0.1),
-    ],
-)
-def test_the_prior_of_the_drop_in_lies_inside_its_range(given, prior_tau):
-    assert amcl.AMCLLoss(3, 8, **given).prior_tau == pytest.approx(prior_tau)
-
-
 def test_correlations_are_not_trained_toward_low_temperatures_without_a_word():
     with pytest.warns(UserWarning, match=r"τ⁺ of at most 0.138 .* lower=0.5, upper=1.5"):
         amcl.CrossCorrelationLoss(3, AdaptiveTemperature(8))
@@ -340,117 +265,6 @@ def test_zero_vectors_do_not_break_the_loss():
     value.backward()
     assert value.isfinite()
     assert z.grad.isfinite().all()
-
-
-class LargestTensor(TorchDispatchMode):
-    """Counts the elements of the largest float32 tensor that any operation makes."""
-
-    def __init__(self):
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for x in tree_leaves(out):
-            if isinstance(x, torch.Tensor) and x.dtype == torch.float32:
-                self.elements = max(self.elements, x.untyped_storage().nbytes() // 4)
-        return out
-
-
-@pytest.mark.parametrize("form", [{}, {"form": "top_k", "top_k": 5}])
-def test_blocks_never_hold_more_pairs_than_stated(form):
-    z0, z1 = torch.randn(2, 3, 64, 4, requires_grad=True).unbind(0)
-    queue = torch.randn(3, 500, 4)
-
-    def largest(max_pairs):
-        with LargestTensor() as largest:
-            amcl.AMCLLoss(3, 4, max_pairs=max_pairs, **form)(z0, z1, queue).backward()
-        return largest.elements
-
-    assert largest(10**9) >= 3 * 64 * 500
-    assert largest(20_000) <= 20_000
-
-
-def pairs_of(heads, n, m):
-    """Pairs of a size, which take no memory."""
-
-    def items(count):
-        return torch.zeros(()).expand(heads, count, 8)
-
-    anchors = Items(items(n), items(n), items(n))
-    return Pairs(
-        anchors, Partners(items(n), items(n)), Partners(items(m), items(m)), torch.zeros(n, 0)
-    )
-
-
-@pytest.mark.parametrize(
-    "max_pairs", [1, 7, 500, 1000, 20_000, 32_000, 63_999, 64_000, 96_000, 10**9]
-)
-def test_blocks_cover_all_pairs_and_keep_the_bound(max_pairs):
-    pairs = pairs_of(3, 64, 500)
-    seen = torch.zeros(3, 64)
-    lengths = set()
-    for heads, rows in pairs.blocks(max_pairs):
-        seen[heads, rows] += 1
-        size = (heads.stop - heads.start) * (rows.stop - rows.start)
-        assert size == 1 or size * 500 <= max_pairs
-        lengths.add(rows.stop - rows.start)
-    assert (seen == 1).all()
-    assert len(pairs.blocks(96_000)) == 1
-    assert len(pairs.blocks(64_000)) == 2  # two heads, then one
-    assert len(lengths) == 1 or max(lengths) - min(lengths) <= 64 // min(lengths) + 1
-
-
-def test_large_problems_are_walked_in_blocks_without_being_asked():
-    assert len(pairs_of(3, 256, 256).blocks(None)) == 1
-    for heads, rows in pairs_of(3, 4096, 65_536).blocks(None):
-        assert (heads.stop - heads.start) * (rows.stop - rows.start) <= 128
-    accelerator = pairs_of(3, 4096, 65_536)
-    accelerator = accelerator.with_tensors([x.to("meta") for x in accelerator.tensors])
-    assert len(accelerator.blocks(None)) < len(pairs_of(3, 4096, 65_536).blocks(None))
-
-
-def test_blocks_of_correlations_give_the_same_gradients():
-    temperature = AdaptiveTemperature(12).double()
-    z0, z1 = (torch.randn(2, 6, 12, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    results = []
-    for max_pairs in (10**9, 50):
-        loss = amcl.CrossCorrelationLoss(2, temperature, beta=0.3, max_pairs=max_pairs)
-        value = loss(z0, z1)
-        results.append([value, *torch.autograd.grad(value, [z0, z1, *loss.parameters()])])
-    for plain, blocked in zip(*results, strict=True):
-        torch.testing.assert_close(blocked, plain, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("form", [{}, {"form": "top_k", "top_k": 3}])
-def test_blocks_of_heads_and_rows_give_the_same_gradients_for_every_scheme(scheme, form):
-    temperature = SCHEMES[scheme].make(4).double()
-    z0, z1 = projections(temperature, (3, 6, 4), (3, 6, 4))
-    results = []
-    for max_pairs in (10**9, 12 * 12, 40):  # all at once, head by head, some rows of a head
-        loss = amcl.ContrastiveLoss(3, temperature, beta=0.3, max_pairs=max_pairs, **form)
-        value = loss(z0, z1)
-        results.append([value, *torch.autograd.grad(value, [z0, z1, *loss.parameters()])])
-    for plain, *blocked in zip(*results, strict=True):
-        for other in blocked:
-            torch.testing.assert_close(other, plain, rtol=1e-10, atol=1e-12)
-
-
-def test_numbers_of_numpy_are_numbers():
-    loss = amcl.AMCLLoss(
-        np.int64(3), np.int64(8), beta=np.float32(0.1), form="top_k", top_k=np.int64(2)
-    )
-    assert loss(*torch.randn(2, 3, 6, 8)).isfinite()
-
-
-def test_in_blocks_without_gradients():
-    z0, z1 = torch.randn(2, 3, 16, 4)
-    loss = amcl.AMCLLoss(3, 4)
-    with torch.no_grad():
-        plain = loss(z0, z1)
-        loss.max_pairs = 200
-        torch.testing.assert_close(loss(z0, z1), plain)
 
 
 @pytest.mark.slow

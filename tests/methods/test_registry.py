@@ -8,15 +8,8 @@ from pathlib import Path
 import pytest
 
 from amcl.checkpoints import read_metrics
-from amcl.methods import (
-    Method,
-    MethodSettings,
-    SimCLR,
-    SimCLRSettings,
-    method_names,
-    register_method,
-    settings_class,
-)
+from amcl.cli import main
+from amcl.methods import METHODS, Method, MethodSettings, SimCLR, SimCLRSettings, register_method
 
 TOY = '''
 """A toy: features of all crops are pulled to those of the first view, and have unit variance."""
@@ -106,10 +99,9 @@ def test_its_page_and_help(installed, tmp_path):
     assert "--queue" not in text
 
 
-def test_without_the_package_there_is_no_such_method(tmp_path):
-    done = amcl(tmp_path, "pretrain", "--method", "pull", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "--method has no choice 'pull'" in " ".join(done.stderr.split())
+def test_without_the_package_there_is_no_such_method(capsys):
+    assert main(["pretrain", "--method", "pull"]) == 2
+    assert "--method has no choice 'pull'" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_name_is_registered_once():
@@ -122,8 +114,8 @@ def test_a_name_is_registered_once():
 
 
 def test_names_and_settings():
-    assert "simclr" in method_names()
-    assert settings_class("simclr") is SimCLRSettings
+    assert "simclr" in METHODS
+    assert METHODS["simclr"].settings_class is SimCLRSettings
     with pytest.raises(ValueError, match="did you mean 'simclr'"):
-        settings_class("simclar")
-    assert issubclass(settings_class("mae"), MethodSettings)
+        METHODS["simclar"]
+    assert issubclass(METHODS["mae"].settings_class, MethodSettings)

@@ -9,10 +9,8 @@ import torch
 
 from amcl import recipes
 from amcl.backbones import Backbone
-from amcl.methods import make_method, method_class, method_names
+from amcl.methods import METHODS, make_method
 from factories import change
-
-METHODS = method_names()
 
 RESNETS = ("simclr", "moco", "simsiam", "barlow")
 VITS = ("mae", "can", "mocov3", "lgp")
@@ -328,7 +326,7 @@ def test_recipes_of_vision_transformers_fit_their_networks(data, method):
     size = {"imagenet": 224, "folder": 224, "stl10": 96, "tinyimagenet": 64}
     with torch.device("meta"):
         backbone = Backbone(config.backbone, size.get(data, 32))
-        assert isinstance(make_method(config.method, backbone), method_class(config.method.name))
+        assert isinstance(make_method(config.method, backbone), METHODS[config.method.name])
 
 
 def test_unknown_name_suggests_the_nearest():

@@ -1,6 +1,7 @@
 """Eq. 2.3 (Barlow Twins). A channel of head c is the list of its N values in a batch."""
 
 import math
+from functools import cache
 
 from reference.temperature import Item, centered, dot, gate, omega, phi, sigma, unit
 
@@ -24,9 +25,13 @@ def phi_on_samples(layers, eta, iota, scale=None):
     """τ_lm from ρ times the correlation of φ's channels l and m over the batch."""
     rho = 1.0 if scale is None else scale
 
+    @cache
+    def key(c, item):
+        return Item([phi(layers, unit(item.z[c]))])
+
     def tau(sign, c, batch0, batch1, l, m):
-        phi0 = [Item([phi(layers, unit(item.z[c]))]) for item in batch0]
-        phi1 = [Item([phi(layers, unit(item.z[c]))]) for item in batch1]
+        phi0 = [key(c, item) for item in batch0]
+        phi1 = [key(c, item) for item in batch1]
         r = rho * correlation(columns(phi0, 0)[l], columns(phi1, 0)[m], eps=1e-10)
         return sigma(r, eta, iota)
 

@@ -2,13 +2,15 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 
-@dataclass
+@dataclass(eq=False)
 class Item:
     """One image's projections: z[c] is the vector of head c, score[c] TaU's extra output.
 
-    `batch` is all items that came with it, itself among them.
+    `batch` is all items that came with it, itself among them. Two items are equal only if they are
+    the same item, so that what is computed from one can be kept.
     """
 
     z: list[list[float]]
@@ -87,21 +89,25 @@ def adaptive(layers, eta, iota, scale=None, raw=False, shared=False):
     The gate is that of the head, or where all heads share a τ that of the head most alike.
     """
 
-    def gate_of(c, batch):
-        heads = range(len(batch[0].z)) if shared else [c]
-        return min(gate([item.z[head] for item in batch]) for head in heads)
+    @cache
+    def gate_of(c, item):
+        heads = range(len(item.z)) if shared else [c]
+        return min(gate([other.z[head] for other in item.batch]) for head in heads)
 
+    @cache
     def key(c, item):
         return phi(layers, item.z[c] if raw else unit(item.z[c]))
 
+    @cache
+    def centered_key(c, item):
+        return centered(key(c, item), [key(c, other) for other in item.batch], scale)
+
     def tau(sign, c, anchor, other):
-        a, b = key(c, anchor), key(c, other)
         if scale is not None:
-            a = centered(a, [key(c, item) for item in anchor.batch], scale)
-            b = centered(b, [key(c, item) for item in other.batch], scale)
-            closed = math.sqrt(gate_of(c, anchor.batch) * gate_of(c, other.batch))
+            a, b = centered_key(c, anchor), centered_key(c, other)
+            closed = math.sqrt(gate_of(c, anchor) * gate_of(c, other))
             return sigma(closed * dot(a, b), eta, iota)
-        return sigma(dot(a, b), eta, iota)
+        return sigma(dot(key(c, anchor), key(c, other)), eta, iota)
 
     return tau
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from amcl import recipes
+from amcl.analysis.cost import cost_of
 from amcl.config.fields import with_values
 from amcl.training import pretrain
 from factories import change
@@ -54,3 +55,19 @@ def runs(tmp_path_factory):
         return made[name]
 
     return run
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _counted_once():
+    """What a configuration costs takes a second to count, and is the same in all tests."""
+    known = {}
+
+    def counted(config, size):
+        key = (config.method, config.backbone, config.run.batch_size, size)
+        if key not in known:
+            known[key] = cost_of(config, size)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("amcl.report.sections.cost.cost_of", counted)
+        yield

@@ -1,80 +1,16 @@
 """Runs side by side: groups, rows, means, paired differences, notes, and the command."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy import stats
 
-from amcl.checkpoints.evaluations import Result
 from amcl.cli.compare import main
-from amcl.config import Config
-from amcl.methods import MoCoSettings, SimCLRSettings
-from amcl.results import Comparison, compare, read_run
+from amcl.results import compare, read_run
 from amcl.results.read import run_names
-from amcl.temperature import ConstantSettings
-from factories import change
-
-AMCL = {"method": {"heads": 3, "temperature": "adaptive"}}
-
-
-def make(path: Path, seed: int = 0, **sections: dict[str, Any]) -> Path:
-    """A run folder without results; `sections` change fields of its configuration."""
-    config = Config(method=SimCLRSettings(temperature=ConstantSettings(tau=0.5)))
-    sections.setdefault("run", {})["seed"] = seed
-    for name, fields in sections.items():
-        if name == "method":
-            config = replace(config, method=change(config.method, **fields))
-        else:
-            config = replace(config, **{name: replace(getattr(config, name), **fields)})
-    path.mkdir(parents=True)
-    (path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
-    return path
-
-
-def put(run: Path, metrics: float | dict[str, float], **fields: Any) -> Path:
-    """A result in a run folder, of knn unless told otherwise."""
-    name, weights = fields.pop("name", str(run)), fields.pop("weights", run.name)
-    values: dict[str, Any] = {
-        "protocol": "knn",
-        "data": "cifar10",
-        "split": "test",
-        "metrics": metrics if isinstance(metrics, dict) else {"top1": metrics},
-        "model": {"name": name, "sha256": weights},
-        "settings": {"k": 200, "transform": {"crop": None}},
-        "seed": 0,
-        "images": {"train": 100, "test": 10, "sha256": "a" * 64},
-        "environment": {},
-        "time": "2026-01-01T00:00:00+00:00",
-    }
-    return Result(**values | fields).write(run)
-
-
-def made(path: Path, value: float, seed: int = 0, **sections: dict[str, Any]) -> Path:
-    run = make(path, seed, **sections)
-    put(run, value)
-    return run
-
-
-def two_groups(tmp_path: Path, base: dict[int, float], other: dict[int, float]) -> list[Path]:
-    runs = [made(tmp_path / f"base-{seed}", value, seed) for seed, value in base.items()]
-    return runs + [made(tmp_path / f"amcl-{s}", v, s, **AMCL) for s, v in other.items()]
-
-
-def shown(found: Comparison, width: int = 200) -> str:
-    console = Console(width=width, highlight=False, color_system=None)
-    with console.capture() as capture:
-        console.print(found.table().to_terminal(width, repeat=2))
-    return capture.get()
-
-
-def notes(found: Comparison) -> str:
-    return "\n".join(found.notes)
-
+from result_files import AMCL, made, make, notes, put, shown, two_groups
 
 # Numbers
 
@@ -188,273 +124,6 @@ def test_what_a_group_lacks_is_a_dash(tmp_path):
     assert "linear / cifar10 test top1 (10 images)  80.0% [49.0, 94.3]" in shown(compare(runs))
 
 
-# Groups
-
-
-UNLEARNED = [
-    ("hardware", {"precision": "32", "devices": 1, "threads": 3, "sync_norm": True}),
-    ("data", {"workers": 7, "memory": 1.0, "data_root": "elsewhere"}),
-    ("run", {"log_every": 3, "save_every": 2, "save_minutes": 1.0, "keep_every": 5}),
-    ("run", {"probe_every": 3, "knn_k": 7, "tensorboard": True, "wandb": "project"}),
-]
-
-
-@pytest.mark.parametrize(("section", "fields"), UNLEARNED)
-def test_what_changes_nothing_learned_makes_no_group(tmp_path, section, fields):
-    runs = [made(tmp_path / "a", 0.9, 1), made(tmp_path / "b", 0.8, 0, **{section: dict(fields)})]
-    (group,) = compare(runs).groups
-    assert group.seeds == (0, 1)
-    assert [record.path for record in group.records] == [tmp_path / "b", tmp_path / "a"]
-
-
-@pytest.mark.parametrize(
-    ("section", "fields"),
-    [
-        ("run", {"epochs": 3}),
-        ("run", {"accumulate": 2}),
-        ("data", {"validation": 500}),
-        ("data", {"image_size": 64}),
-        ("views", {"jitter": (0.4, 0.4, 0.4, 0.2)}),
-        ("backbone", {"width": 0.5}),
-        ("optimizer", {"lr": 0.1}),
-        ("method", {"tau": 0.1}),
-    ],
-)
-def test_all_else_makes_a_group_named_by_it(tmp_path, section, fields):
-    runs = [made(tmp_path / "a", 0.9, 1), made(tmp_path / "b", 0.8, 1, **{section: dict(fields)})]
-    first, second = compare(runs).names
-    ((key, value),) = fields.items()
-    value = ",".join(map(str, value)) if isinstance(value, tuple) else value
-    assert second == f"simclr {key}={value}"
-    assert first.startswith("simclr")
-    assert first != second
-
-
-def test_names_tell_the_method_and_what_differs(tmp_path):
-    runs = two_groups(tmp_path, {0: 0.9, 1: 0.9}, {0: 0.9})
-    names = list(compare(runs).names)
-    assert names == ["simclr", "simclr heads=3 temperature=adaptive"]
-    assert list(compare(runs[::-1]).names) == names[::-1]
-    runs.append(made(tmp_path / "lr", 0.9, 0, optimizer={"lr": 0.1}))
-    names = list(compare(runs).names)
-    assert names[0] == "simclr lr=0.06"
-    assert names[1] == "simclr heads=3 temperature=adaptive lr=0.06"
-    assert names[2] == "simclr lr=0.1"
-
-
-def test_names_are_short_and_notes_tell_the_rest(tmp_path):
-    runs = [made(tmp_path / "base", 0.9)]
-    runs.append(made(tmp_path / "amcl", 0.9, optimizer={"lr": 0.1}, **AMCL))
-    found = compare(runs)
-    assert list(found.names) == ["simclr", "simclr heads=3 temperature=adaptive"]
-    assert "more than their names say: lr (0.06, 0.1)." in notes(found)
-
-
-def test_what_only_one_method_has_needs_no_note(tmp_path):
-    runs = [made(tmp_path / "simclr", 0.9), tmp_path / "moco", tmp_path / "queue"]
-    for path, queue in zip(runs[1:], (4096, 8192), strict=True):
-        path.mkdir()
-        config = Config(method=MoCoSettings(queue=queue, temperature=ConstantSettings(tau=0.5)))
-        (path / "config.toml").write_text(config.to_toml())
-        put(path, 0.9)
-    first_two = compare(runs[:2])
-    assert list(first_two.names) == ["simclr", "moco"]
-    assert "momentum" not in notes(first_two)
-    names = list(compare(runs).names)
-    assert names == ["simclr", "moco queue=4096", "moco queue=8192"]
-
-
-def test_where_nothing_differs_the_folder_is_the_name(tmp_path):
-    runs = [made(tmp_path / f"mine-{seed}", 0.9, seed) for seed in range(3)]
-    found = compare(runs[:1])
-    assert found.names[0] == "mine-0"
-    assert "difference" not in shown(found)
-    assert compare(runs).names[0] == "mine-0 and 2 more"
-
-
-def test_the_baseline_comes_first(tmp_path):
-    runs = two_groups(tmp_path, {0: 0.9, 1: 0.91}, {0: 0.92, 1: 0.95})
-    found = compare(runs, baseline=tmp_path / "amcl-1")
-    assert [group.seeds for group in found.groups] == [(0, 1), (0, 1)]
-    assert found.names[1] == "simclr"
-    assert found.rows[0].differences[1].mean == pytest.approx(-0.03)
-    with pytest.raises(ValueError, match="none of the runs: choose from"):
-        compare(runs, baseline=tmp_path / "none")
-
-
-def test_a_repeated_seed_counts_but_is_not_paired(tmp_path):
-    runs = two_groups(tmp_path, {0: 0.90, 1: 0.91}, {0: 0.95, 1: 0.97})
-    runs.append(made(tmp_path / "again", 0.99, 0, **AMCL))
-    found = compare(runs)
-    assert found.rows[0].cells[1].mean == pytest.approx((0.95 + 0.97 + 0.99) / 3)
-    assert list(found.rows[0].differences[1].by_seed) == [1]
-    assert "seed 0 appears 2 times" in notes(found)
-    assert "again" in notes(found)
-
-
-def test_without_a_common_seed_there_are_no_differences(tmp_path):
-    found = compare(two_groups(tmp_path, {0: 0.90}, {1: 0.95}))
-    assert found.rows[0].differences == (None, None)
-    assert "shares no seed with simclr" in notes(found)
-    assert "difference" not in shown(found)
-
-
-# Rows
-
-
-def labels(found: Comparison) -> list[str]:
-    return [row.label for row in found.rows]
-
-
-def test_other_settings_make_another_row_and_its_label(tmp_path):
-    runs = two_groups(tmp_path, {0: 0.9}, {0: 0.95})
-    put(runs[0], 0.7, settings={"k": 20, "transform": {"crop": None}})
-    put(runs[1], 0.8, settings={"k": 200, "transform": {"crop": 0.875}})
-    put(runs[1], 0.6, protocol="linear")
-    found = compare(runs)
-    assert labels(found) == [
-        "knn k=20 crop=none / cifar10 test top1",
-        "knn k=200 crop=0.875 / cifar10 test top1",
-        "knn k=200 crop=none / cifar10 test top1",
-        "linear / cifar10 test top1",
-    ]
-    values = {row.label: [cell.mean for cell in row.cells] for row in found.rows}
-    assert values["knn k=20 crop=none / cifar10 test top1"] == [0.7, None]
-    assert values["knn k=200 crop=none / cifar10 test top1"] == [0.9, 0.95]
-
-
-def test_other_data_splits_and_counts_make_other_rows(tmp_path):
-    runs = two_groups(tmp_path, {0: 0.9}, {0: 0.95})
-    put(runs[1], 0.1, data="stl10")
-    put(runs[1], 0.2, split="validation")
-    put(runs[1], 0.3, images={"train": 50, "test": 10, "sha256": "b" * 64})
-    found = compare(runs)
-    assert sorted(labels(found)) == [
-        "knn / cifar10 validation top1",
-        "knn / stl10 test top1",
-        "knn train=100 / cifar10 test top1",
-        "knn train=50 / cifar10 test top1",
-    ]
-
-
-def test_a_setting_and_a_count_of_one_name_are_two_things(tmp_path):
-    run = make(tmp_path / "a")
-    for asked in (500, 2000):
-        put(run, 0.9, settings={"images": asked}, images={"images": 400, "sha256": "a" * 64})
-    assert labels(compare([run])) == [f"knn images={n} / cifar10 test top1" for n in (500, 2000)]
-
-
-def test_other_images_of_a_test_split_make_another_row(tmp_path):
-    runs = two_groups(tmp_path, {0: 0.9, 1: 0.8}, {0: 0.95})
-    put(runs[1], 0.5, images={"train": 100, "test": 10, "sha256": "b" * 64})
-    found = compare(runs)
-    assert labels(found) == [f"knn sha256={8 * x} / cifar10 test top1" for x in "ab"]
-    assert [cell.mean for cell in found.rows[1].cells] == [0.5, None]
-    assert "Judged on different images" in notes(found)
-
-
-def test_metrics_can_be_chosen(tmp_path):
-    run = make(tmp_path / "a")
-    put(run, {"top1": 0.9, "top5": 0.99})
-    put(run, {"n=10": 0.5}, protocol="few-labels", split="validation", seed=1)
-    put(run, {"n=10": 0.6}, protocol="few-labels", split="validation", seed=2)
-    assert len(compare([run]).rows) == 3
-    found = compare([run], metrics=["top5"])
-    assert labels(found) == ["knn / cifar10 test top5"]
-    assert found.notes == ()
-    with pytest.raises(ValueError, match=r"no run has top2: there are .*top1, top5"):
-        compare([run], metrics=["top1", "top2"])
-
-
-def test_seeds_of_a_protocol_are_averaged_within_a_run(tmp_path):
-    runs = two_groups(tmp_path, {0: 0.9, 1: 0.8}, {0: 0.95, 1: 0.85})
-    put(runs[0], 0.94, seed=1)
-    (row,) = compare(runs).rows
-    assert row.cells[0].values == (pytest.approx(0.92), 0.8)
-    assert row.differences[1].by_seed == pytest.approx({0: 0.03, 1: 0.05})
-    assert f"means over seeds of the protocol, {runs[0]} of 2." in notes(compare(runs))
-
-
-def test_of_one_measurement_the_newest_counts(tmp_path):
-    run = make(tmp_path / "a")
-    first = put(run, 0.5)
-    first.rename(first.with_name("copy.json"))
-    put(run, 0.6, time="2026-01-02T00:00:00+00:00")
-    assert compare([run]).rows[0].cells[0].values == (0.6,)
-
-
-def test_each_seed_may_have_its_own_held_out_images(tmp_path):
-    runs = []
-    for name, sections in {"base": {}, "amcl": AMCL}.items():
-        for seed in range(3):
-            runs.append(make(tmp_path / f"{name}-{seed}", seed, **sections))
-            images = {"train": 90, "validation": 10, "sha256": f"{seed}" * 64}
-            put(runs[-1], 0.5 + 0.1 * seed, split="validation", images=images)
-    found = compare(runs)
-    (row,) = found.rows
-    assert row.label == "knn / cifar10 validation top1"
-    assert [len(cell.numbers) for cell in row.cells] == [3, 3]
-    assert list(row.differences[1].by_seed) == [0, 1, 2]
-    assert row.images["sha256"] == {str(seed): f"{seed}" * 64 for seed in range(3)}
-    assert "Each seed was judged on its own held-out images: knn / cifar10" in notes(found)
-
-
-def held_out(path: Path, seed: int, images: str, **sections: dict[str, Any]) -> Path:
-    run = make(path, seed, **sections)
-    put(run, 0.5, split="validation", images={"validation": 10, "sha256": images * 64})
-    return run
-
-
-def test_a_validation_split_of_its_own_needs_no_note(tmp_path):
-    found = compare([held_out(tmp_path / str(seed), seed, "a") for seed in range(2)])
-    assert found.notes == ()
-    assert found.rows[0].images["sha256"] == "a" * 64
-
-
-def test_one_seed_on_two_sets_of_held_out_images_is_in_two_rows(tmp_path):
-    runs = [held_out(tmp_path / f"base-{seed}", seed, "ab"[seed]) for seed in range(2)]
-    runs += [held_out(tmp_path / f"amcl-{s}", s, "cde"[s], **AMCL) for s in range(3)]
-    found = compare(runs)
-    assert [[len(cell.numbers) for cell in row.cells] for row in found.rows] == [[2, 0], [0, 3]]
-    assert "Judged on different images" in notes(found)
-
-
-def test_images_that_do_not_follow_the_seed_are_not_held_out_by_it(tmp_path):
-    runs = [held_out(tmp_path / f"base-{seed}", seed, "a") for seed in range(2)]
-    runs += [held_out(tmp_path / f"amcl-{seed}", seed, "b", **AMCL) for seed in (2, 3)]
-    assert len(compare(runs).rows) == 2
-    one_group = [held_out(tmp_path / f"more-{s}", s, "aab"[s], run={"epochs": 3}) for s in range(3)]
-    rows = compare(one_group).rows
-    assert [row.cells[0].values for row in rows] == [(0.5, 0.5, None), (None, None, 0.5)]
-
-
-# Models
-
-
-def test_only_the_newest_weights_count(tmp_path):
-    run = make(tmp_path / "a")
-    put(run, 0.9, weights="new" * 9, time="2026-01-03T00:00:00+00:00")
-    put(run, 0.5, weights="old" * 9, time="2026-01-02T00:00:00+00:00")
-    put(run, 0.4, weights="old" * 9, protocol="linear", time="2026-01-01T00:00:00+00:00")
-    found = compare([run])
-    assert [cell.values for row in found.rows for cell in row.cells] == [(0.9,)]
-    assert notes(found) == f"{run}: 2 results of older weights left out (oldoldol)."
-
-
-def test_checkpoints_have_rows_of_their_own(tmp_path):
-    runs = two_groups(tmp_path, {0: 0.9}, {0: 0.95})
-    for run, value in zip(runs, (0.6, 0.7), strict=True):
-        name = str(run / "checkpoints" / "epoch-0100.pt")
-        later = "2026-01-09T00:00:00+00:00"
-        put(run, value, name=name, weights="early", time=later, settings={"k": 200})
-    found = compare(runs)
-    assert [row.result.checkpoint for row in found.rows] == ["", "epoch-0100.pt"]
-    assert labels(found)[1] == "knn epoch-0100.pt / cifar10 test top1"
-    assert [cell.mean for cell in found.rows[0].cells] == [0.9, 0.95]
-    assert [cell.mean for cell in found.rows[1].cells] == [0.6, 0.7]
-    assert "older weights" not in notes(found)
-
-
 # Records
 
 
@@ -495,8 +164,8 @@ def test_runs_that_cannot_be_compared(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        (b"[run\n", "config.toml is damaged"),
-        (b"\xff\xfe", "config.toml is damaged"),
+        (b"[run\n", "config.toml is not TOML"),
+        (b"\xff\xfe", "config.toml is not a text in UTF-8"),
         (b"[run]\nepochs = 3\n", "no whole number as seed"),
         (b"[run]\nseed = true\n", "no whole number as seed"),
         (b"run = 3\n", "no whole number as seed"),
@@ -526,7 +195,7 @@ def test_damaged_results(tmp_path, old, new):
     text = file.read_text()
     assert old in text
     file.write_text(text.replace(old, new, 1))
-    with pytest.raises(ValueError, match=r"damaged.*: remove it and run `amcl evaluate"):
+    with pytest.raises(ValueError, match=r"(damaged|no result).* Remove it and run `amcl evaluate"):
         compare([run])
 
 

@@ -1,21 +1,29 @@
 """Sweeps of runs that take a moment."""
 
-from dataclasses import replace
-
 import pytest
 
-from amcl import recipes
-from amcl.backbones import BackboneSettings
 from amcl.config import Config
+from amcl.results import Record
+from amcl.sweep import runs as module
+from factories import small_config
 
 
 @pytest.fixture
 def tiny(few_images) -> Config:
     """One epoch of two steps of a tiny network."""
-    config = recipes.recipe("builtin-simclr")
-    return replace(
-        config,
-        backbone=BackboneSettings(name="resnet10t", width=0.25, stem="standard"),
-        method=replace(config.method, projector=(16, 8)),
-        run=replace(config.run, epochs=1, batch_size=80, knn_k=20),
-    )
+    options = {"projector": (16, 8), "epochs": 1, "batch_size": 80, "knn_k": 20}
+    return small_config("builtin-simclr", **options)
+
+
+@pytest.fixture
+def trained(monkeypatch) -> list[str]:
+    """The names of the runs that were trained, which takes no time here."""
+    names = []
+
+    def train_or_resume(config, folder):
+        names.append(folder.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        return Record(name=folder.name, metrics={"knn_validation": 0.5}, epoch=1)
+
+    monkeypatch.setattr(module, "train_or_resume", train_or_resume)
+    return names

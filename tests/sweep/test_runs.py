@@ -6,25 +6,18 @@ import os
 import signal
 from dataclasses import replace
 
-import optuna
 import pytest
-import sqlalchemy.exc
 import torch
 
 from amcl.config.fields import with_values
 from amcl.errors import Interrupted, RunError
 from amcl.evaluation import KnnSettings
 from amcl.methods import Method
-from amcl.results import Record
-from amcl.sweep import Point, SweepFolder, engine, grid, storage, sweep
+from amcl.sweep import Point, SweepFolder, grid, sweep
 from amcl.sweep import runs as module
-from tiny_runs import interrupt_at, picture_folder
+from tiny_runs import interrupt_at, picture_folder, quiet
 
 pytestmark = pytest.mark.usefixtures("few_images")
-
-
-def quiet(line: str) -> None:
-    """Tell nobody."""
 
 
 def starts(folder: SweepFolder) -> dict[str, int]:
@@ -33,20 +26,6 @@ def starts(folder: SweepFolder) -> dict[str, int]:
         run.name: len((run / "environment.jsonl").read_text().splitlines())
         for run in (folder.path / "runs").iterdir()
     }
-
-
-@pytest.fixture
-def trained(monkeypatch) -> list[str]:
-    """The names of the runs that were trained, which takes no time here."""
-    names = []
-
-    def train_or_resume(config, folder):
-        names.append(folder.name)
-        folder.mkdir(parents=True, exist_ok=True)
-        return Record(name=folder.name, metrics={"knn_validation": 0.5}, epoch=1)
-
-    monkeypatch.setattr(module, "train_or_resume", train_or_resume)
-    return names
 
 
 def test_each_run_once_and_what_it_came_to(tmp_path, tiny):
@@ -211,102 +190,6 @@ def test_judging_may_fail_too(tmp_path, tiny, trained, monkeypatch):
     assert found[0].reason == "judging: OutOfMemoryError: no memory"
 
 
-def started(folder: SweepFolder, name: str) -> None:
-    """Have a run taken by a process that gives one sign of life, and no more."""
-    folder.study.enqueue_trial({}, user_attrs={engine.RUN: name})
-    with pytest.warns(UserWarning, match="Heartbeat"):
-        trial = folder.study.ask()
-    folder.study._storage.record_heartbeat(trial._trial_id)
-
-
-def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path, tiny, trained, monkeypatch):
-    points, out, told = grid(tiny, {"seed": ["0", "1", "2"]}), tmp_path / "out", []
-    folder = SweepFolder(out)
-    folder.add(points)
-    started(folder, "seed=1")
-    monkeypatch.setattr(storage, "HEARTBEAT", 1)
-    monkeypatch.setattr(storage, "GRACE", 1)
-    with monkeypatch.context() as patch:  # as if it gave signs of life
-        patch.setattr("optuna.storages.fail_stale_trials", lambda study: None)
-        patch.setattr(engine, "_POLL_SECONDS", 0.1)
-        assert len(sweep(points, out, tell=told.append)) == 2
-    assert trained == ["seed=0", "seed=2"]
-    assert "1 of 3 runs are marked as running in another process" in told[0]
-    assert told[-1] == "1 of 3 runs are with another process: the table is without them."
-    # Where it gives none, its process has died: this is waited for.
-    assert len(sweep(points, out, tell=told.append)) == 3
-    assert trained == ["seed=0", "seed=2", "seed=1"]
-
-
-def test_what_two_processes_want_is_done_by_the_first(tmp_path, tiny, trained, monkeypatch):
-    """Both have seen that a run is free, and both have queued a trial of it."""
-    points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
-    folder = SweepFolder(out)
-    folder.add(points)
-    runs = module.SweepRuns(
-        names=("seed=0",),
-        folder=SweepFolder(out),
-        points={point.name: point for point in points},
-        required_metrics={},
-    )
-    first, second = (engine._Worker(runs, quiet) for _ in range(2))
-    train_or_resume = module.train_or_resume
-
-    def meanwhile(config, run):
-        folder.study.enqueue_trial({}, user_attrs={engine.RUN: "seed=0"})
-        second.attempt("seed=0")
-        return train_or_resume(config, run)
-
-    monkeypatch.setattr(module, "train_or_resume", meanwhile)
-    first.attempt("seed=0")
-    second.attempt("seed=0")  # it has ended, and so nothing is left to do
-    assert trained == ["seed=0"]
-    assert [t.state.name for t in folder.study.trials] == ["COMPLETE", "FAIL", "FAIL"]
-    assert [r.status for r in folder.records()] == ["complete"]
-
-
-def test_a_run_that_kills_its_processes_is_given_up(tmp_path, tiny, trained, monkeypatch):
-    points, out = grid(tiny, {"seed": ["0", "1"]}), tmp_path / "out"
-    folder = SweepFolder(out)
-    folder.add(points)
-    for _ in range(3):
-        started(folder, "seed=0")
-        folder.study.tell(folder.study.trials[-1].number, state=optuna.trial.TrialState.FAIL)
-    found = sweep(points, out, tell=quiet)
-    assert [f.status for f in found] == ["failed", "complete"]
-    assert found[0].reason == "its process died, 3 times"
-    assert [f.status for f in sweep(points, out, again=True, tell=quiet)] == ["complete"] * 2
-    assert trained == ["seed=1", "seed=0"]
-
-
-def test_machines_share_a_sweep_through_its_storage(tmp_path, tiny, trained):
-    points, url = grid(tiny, {"seed": ["0", "1"]}), f"sqlite:///{tmp_path}/shared.db"
-    asked = {"storage": url, "study": "ours", "tell": quiet}
-    sweep(points[:1], tmp_path / "one", **asked)
-    found = sweep(points, tmp_path / "two", **asked)
-    assert trained == ["seed=0", "seed=1"]
-    assert [f.name for f in found] == trained
-    assert not (tmp_path / "two/study.db").exists()
-    assert len(sweep([], tmp_path / "two", tell=quiet)) == 2  # the folder names the storage
-    with pytest.raises(RunError, match="another storage"):
-        sweep(points, tmp_path / "two", storage=f"sqlite:///{tmp_path}/other.db", tell=quiet)
-    with pytest.raises(ValueError, match="--storage is no address of a database"):
-        sweep(points, tmp_path / "three", storage="nonsense", tell=quiet)
-    assert not (tmp_path / "three").exists()
-
-
-def test_passwords_are_not_written_down(tmp_path, tiny, monkeypatch):
-    url = "postgresql://me:sesame@host/sweeps"
-    monkeypatch.setattr("amcl.sweep.study_folder.open_study", lambda *args: optuna.create_study())
-    SweepFolder(tmp_path / "s", url).add(grid(tiny, {"seed": ["0"]}))
-    files = [path for path in (tmp_path / "s").rglob("*") if path.is_file()]
-    assert files
-    assert [path for path in files if b"sesame" in path.read_bytes()] == []
-    with pytest.raises(RunError, match="password is not written down"):
-        _ = SweepFolder(tmp_path / "s").address
-    assert SweepFolder(tmp_path / "s", url).address[0] == url
-
-
 def test_settings_of_a_run_do_not_change(tmp_path, tiny, trained):
     out = tmp_path / "out"
     sweep(grid(tiny, {"seed": ["0"]}), out, tell=quiet)
@@ -406,37 +289,3 @@ def test_a_full_disk_leaves_a_sweep_that_goes_on(tmp_path, tiny, trained, monkey
     monkeypatch.setattr(os, "fsync", plain)
     assert [f.name for f in sweep(points, out, tell=quiet)] == ["seed=0", "seed=1"]
     assert list(out.rglob("*.writing")) == []
-
-
-def test_two_that_add_runs_lose_none(tmp_path, tiny, monkeypatch):
-    """One adds its run while the other is about to."""
-    first, second = (SweepFolder(tmp_path / "out") for _ in range(2))
-    read = SweepFolder.read_points
-
-    def meanwhile(self):
-        points = read(self)
-        if self is first:
-            second.add(grid(tiny, {"seed": ["1"]}))
-        return points
-
-    first.add([])
-    with monkeypatch.context() as patch:
-        patch.setattr(SweepFolder, "read_points", meanwhile)
-        first.add(grid(tiny, {"seed": ["0"]}))
-    assert {point.name for point in second.read_points()} == {"seed=0", "seed=1"}
-
-
-def test_tables_that_another_process_creates_at_this_moment(tmp_path, tiny, trained, monkeypatch):
-    plain = optuna.storages.RDBStorage.__init__
-    errors = ["table studies already exists", "no such host"]
-
-    def create(self, *args, **kwargs):
-        if errors:
-            raise sqlalchemy.exc.OperationalError("", None, Exception(errors.pop(0)))
-        plain(self, *args, **kwargs)
-
-    monkeypatch.setattr(optuna.storages.RDBStorage, "__init__", create)
-    monkeypatch.setattr(storage.time, "sleep", lambda seconds: None)
-    with pytest.raises(RunError, match="no such host"):  # waits for the first, not for this
-        sweep(grid(tiny, {"seed": ["0"]}), tmp_path / "out", tell=quiet)
-    assert len(sweep(grid(tiny, {"seed": ["0"]}), tmp_path / "out", tell=quiet)) == 1

@@ -264,7 +264,7 @@ def test_trackers_and_log_are_closed_however_a_run_ends(tmp_path, monkeypatch, e
     monkeypatch.setattr("amcl.training.trackers.TensorBoard", FakeTracker)
     monkeypatch.setattr("amcl.training.trackers.WeightsAndBiases", last)
     monkeypatch.setattr(pretraining, "require_trackers", lambda config: None)
-    monkeypatch.setattr("amcl.training.display.Console.is_terminal", True)
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
     displays, plain = [], Display.__enter__
     monkeypatch.setattr(Display, "__enter__", lambda self: displays.append(self) or plain(self))
     call, seen = Method.__call__, []

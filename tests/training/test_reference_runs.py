@@ -22,12 +22,10 @@ from amcl.backbones import BackboneSettings
 from amcl.checkpoints import read_metrics
 from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
-from amcl.methods import HeadSettings, method_names, settings_class
+from amcl.methods import METHODS, HeadSettings
 from amcl.methods.masked import MaskedSettings
 from amcl.training import pretrain
 from factories import change
-
-METHODS = method_names()
 
 RECORD = Path(__file__).with_name("reference_runs.json")
 STEPS = 20
@@ -37,7 +35,7 @@ CASES = [
     (name, amcl)
     for name in METHODS
     for amcl in (False, True)
-    if not amcl or settings_class(name).has_heads
+    if not amcl or METHODS[name].settings_class.has_heads
 ]
 
 

@@ -18,7 +18,7 @@ from amcl.config import Config
 from amcl.errors import Interrupted, RunError
 from amcl.methods import Method
 from amcl.training import pretrain
-from factories import small_config
+from factories import small_run
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("few_images")
@@ -26,8 +26,7 @@ pytestmark = pytest.mark.usefixtures("few_images")
 
 def small(**run: object) -> Config:
     """Two epochs of two steps."""
-    settings = {"epochs": 2, "batch_size": 80, "probe_every": 9, "log_every": 1, **run}
-    return small_config("builtin-simclr-amcl", **settings)
+    return small_run(**{"batch_size": 80, "probe_every": 9} | run)
 
 
 @pytest.fixture(scope="module")

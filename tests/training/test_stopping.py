@@ -23,7 +23,7 @@ def streamed(folder, **run):
     return replace(config, data=replace(config.data, memory=0.0, workers=1, labels="none"))
 
 
-@pytest.mark.parametrize(("number", "accumulate"), [(signal.SIGTERM, 1), (signal.SIGINT, 2)])
+@pytest.mark.parametrize(("number", "accumulate"), [(signal.SIGHUP, 1), (signal.SIGINT, 2)])
 def test_a_run_that_waits_for_images_is_saved(tmp_path, monkeypatch, number, accumulate):
     """Its workers are stuck from some image of the second epoch on, as on a dead network drive."""
     folder = picture_folder(tmp_path / "pictures", count=16)
@@ -63,10 +63,13 @@ def test_a_run_that_waits_for_images_is_saved(tmp_path, monkeypatch, number, acc
 def test_a_run_whose_worker_dies_is_saved(tmp_path, monkeypatch):
     folder = picture_folder(tmp_path / "pictures", count=16)
     plain, decoded, parent = FileImages.decode, [], os.getpid()
+    metrics = RunFolder(tmp_path / "run").metrics
 
     def killed(self, index):
         decoded.append(os.getpid() != parent)  # which looks at some images itself
-        if sum(decoded) > 12:
+        if sum(decoded) > 12:  # in the second epoch, for which a worker decodes ahead
+            while not metrics.exists():
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
         return plain(self, index)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional as V
 
-from amcl.views import IMAGENET_MEAN, IMAGENET_STD, Views, ViewSettings
+from amcl.views import IMAGENET_MEAN, IMAGENET_STD, Views, ViewSettings, operations
 
 
 def generator(seed=0):
@@ -282,3 +282,41 @@ def test_a_central_crop_is_torchvisions_in_the_true_proportions():
     theirs = F.resize(F.center_crop(original, [210, 210]), [56, 56], antialias=True)
     assert (ours - theirs / 255).abs().max() < 0.02
     assert (views.plain(stored) - theirs / 255).abs().max() > 0.1
+
+
+SIDES = (1, 2, 7, 1000, 40_000, 65_535, 10**9)
+CROPS = (
+    {},
+    {"crop_scale": (1e-4, 1e-3)},
+    {"crop_ratio": (0.01, 100.0)},
+    {"min_overlap": 0.9},
+    {"overlap": 0.3, "crop_scale": (0.05, 0.2)},
+)
+
+
+@pytest.mark.parametrize("crop", CROPS, ids=str)
+@pytest.mark.parametrize("canvas", [1, 9, 48, 96])
+@pytest.mark.parametrize("size", [1, 12, 32])
+def test_images_of_any_shape_give_finite_views(size, canvas, crop):
+    """A crop of 1 × 40,000 pixels is thinner than a pixel of the canvas it was squashed onto."""
+    shapes = torch.cartesian_prod(torch.tensor(SIDES), torch.tensor(SIDES))
+    images = torch.randint(1, 256, (len(shapes), 3, canvas, canvas), dtype=torch.uint8)
+    views = Views(size, ViewSettings(operations="ae", **crop), mean=(0, 0, 0), std=(1, 1, 1))
+    parameters = views.draw(
+        len(shapes), generator=torch.Generator().manual_seed(canvas), shapes=shapes
+    )
+    made = views(images, parameters)
+    # Each pixel is a mean of pixels, all of which are above 0: none is lost at a border.
+    assert made.min() >= 1 / 256
+    assert made.max() <= 1 + 1e-6
+    assert views.plain(images, shapes, crop=0.875).min() >= 1 / 256
+
+
+@pytest.mark.parametrize("start", [0.0, 0.1, 1 / 3, 0.5, 1.0])
+def test_a_crop_without_width_shows_the_pixels_there(start):
+    images = torch.arange(1, 9, dtype=torch.uint8).expand(1, 3, 8, 8).contiguous()
+    boxes = torch.tensor([[[0.0, start, 1.0, 0.0]]])
+    rows, columns = operations.crop_taps(boxes, torch.zeros(1, 1, dtype=torch.bool), (8, 8), 4)
+    value = operations.crop(operations.planes(images), rows, columns).mul(255)
+    expected = min(max(8 * start + 0.5, 1), 8)
+    assert torch.allclose(value, torch.tensor(float(expected)), atol=0.51)

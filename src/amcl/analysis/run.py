@@ -10,6 +10,7 @@ from amcl.checkpoints.method import load_method
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.data import DataSet, same_source
+from amcl.files import expand_home
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
 
@@ -43,7 +44,7 @@ def sample_of_run(
         >>> len(sample)  # doctest: +SKIP
         100
     """
-    folder = RunFolder(Path(run).expanduser())
+    folder = RunFolder(expand_home(run))
     config = folder.read_config()
     method = load_method(folder.path)
     images = _images(folder, config, method.backbone.image_size, data, data_root)

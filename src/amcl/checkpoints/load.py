@@ -28,6 +28,7 @@ from amcl.checkpoints.run_folder import RunFolder
 from amcl.checkpoints.weights import Table, load_weights, tables_of
 from amcl.data.images import Rgb
 from amcl.errors import first_line
+from amcl.files import expand_home
 from amcl.seeds import seed_of
 from amcl.settings import non_negative, positive_number
 from amcl.tensor_files import read_safetensors
@@ -162,7 +163,7 @@ def open_model(
         pretrained=pretrained,
     )
     name = str(source)
-    path = Path(source).expanduser()
+    path = expand_home(source)
     # Files and folders come before timm's names: a run is never taken for an untrained network.
     if name and path.is_dir():
         options.refuse(name, "says itself what it holds")

@@ -11,6 +11,7 @@ from amcl.checkpoints.run_folder import RunFolder
 from amcl.checkpoints.weights import Table
 from amcl.config import Config
 from amcl.errors import RunError
+from amcl.files import expand_home
 from amcl.methods import Method, make_method
 from amcl.tensor_files import read_safetensors
 from amcl.text_files import require
@@ -103,7 +104,7 @@ def load_method(source: str | Path) -> Method:
         >>> loaded.training, loaded.backbone.image_size
         (False, 32)
     """
-    path = Path(source).expanduser()
+    path = expand_home(source)
     if path.is_dir():
         exported = path / "method.safetensors"
         path = exported if exported.is_file() else _checkpoint_of(RunFolder(path))

@@ -2,16 +2,18 @@
 
 Exit codes: 0 all is well; 1 it could not be done; 2 a wrong option or input; 3 training diverged;
 4 some of the protocols of `amcl evaluate` could not run, and the results of the others were shown;
-130 or 143 stopped by Ctrl-C or SIGTERM.
+128 and the number of the signal that stopped it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP.
 """
 
 import difflib
 import importlib
-import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 
 from amcl.cli.known_options import mistyped
+from amcl.cli.process import run_process
 
 COMMANDS = {
     "demo": "see in three minutes what it does",
@@ -33,31 +35,48 @@ COMMANDS = {
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run the command that the arguments name; returns the exit code."""
-    args = sys.argv[1:] if args is None else args
+    """Run a command.
+
+    Args:
+        args: Name of the command and its arguments. By default, these are the arguments of the
+            process, whose streams and signals then belong to the command, too.
+
+    Returns:
+        The exit code.
+
+    Example:
+        >>> main(["recipe"])
+        2
+    """
+    if args is None:
+        return run_process(lambda: _load(sys.argv[1:]))
+    return _load(args)()
+
+
+def _load(args: list[str]) -> Callable[[], int]:
+    """Import the command that the arguments name, and return the function that runs it."""
     if not args or args[0] in ("-h", "--help", "help"):
-        print(_help())
-        return 0 if args else 2
+        return partial(_answer, _help(), 0 if args else 2)
     if args[0] == "--version":
-        print(f"amcl {version('amcl-torch')}")
-        return 0
+        return partial(_answer, f"amcl {version('amcl-torch')}", 0)
     command, *rest = args
     if command not in COMMANDS:
         near = difflib.get_close_matches(command, COMMANDS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(COMMANDS)}."
-        print(f"amcl: there is no command {command!r}: {hint}", file=sys.stderr)
-        return 2
+        return partial(_refuse, f"amcl: there is no command {command!r}: {hint}")
     if message := mistyped(command, rest):  # before torch is imported, which takes seconds
-        print(f"amcl {command}: {message}", file=sys.stderr)
-        return 2
-    module = importlib.import_module(f"amcl.cli.{command}")
-    try:
-        code: int = module.main(rest)
-        sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has seen enough, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return partial(_refuse, f"amcl {command}: {message}")
+    return partial(importlib.import_module(f"amcl.cli.{command}").main, rest)
+
+
+def _answer(text: str, code: int) -> int:
+    print(text)
     return code
+
+
+def _refuse(message: str) -> int:
+    print(message, file=sys.stderr)
+    return 2
 
 
 def _help() -> str:

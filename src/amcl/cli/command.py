@@ -58,10 +58,9 @@ def attempt(name: str, work: Callable[[], None], interrupted: str = "") -> int:
         return _fail(name, str(error), "red", error.exit_code)
     except (ValueError, FileNotFoundError, NotADirectoryError) as error:
         return _fail(name, str(error), "red", 2)
-    except KeyboardInterrupt:
-        return _fail(name, f"interrupted. {interrupted}".rstrip(), "yellow", 130)
-    except BrokenPipeError:  # no error: whoever read has seen enough, which `amcl.cli.main` answers
-        raise
+    except KeyboardInterrupt as error:
+        code = getattr(error, "exit_code", 130)  # `Terminated` has one
+        return _fail(name, f"interrupted. {interrupted}".rstrip(), "yellow", code)
     except OSError as error:
         return _fail(name, str(error), "red", 1)
     return 0

@@ -18,6 +18,7 @@ from amcl.analysis.cost import (
     measure_in_turns,
     rows,
 )
+from amcl.backbones import stored_image_size
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.cli.command import command
 from amcl.cli.output import check_new_json, results_console, write_json
@@ -31,8 +32,8 @@ from amcl.cli.start import (
 )
 from amcl.config import Config
 from amcl.environment import environment
+from amcl.files import expand_home
 from amcl.settings import whole_number
-from amcl.tensor_files import read_metadata
 from amcl.training.display import console
 from amcl.training.start import first_stage
 
@@ -132,7 +133,7 @@ def _run_config(args: Sequence[str]) -> Config | None:
     for option in ("recipe", "config"):
         if getattr(start, option):
             raise ValueError(f"{name} and --{option} both say where to start: give one of them.")
-    run = RunFolder(Path(name).expanduser())
+    run = RunFolder(expand_home(name))
     if name in recipes.names() and not run.path.exists():
         raise ValueError(f"there is no run {name}: for the recipe, write --recipe {name}.")
     config = run.read_config()
@@ -143,9 +144,8 @@ def _run_config(args: Sequence[str]) -> Config | None:
         )
     if config.data.image_size is None and run.backbone.is_file():
         # It has the size of the views, though the images may have been moved since.
-        metadata = read_metadata(run.backbone)
-        if metadata is not None:
-            image_size = metadata["image_size"]
+        image_size = stored_image_size(run.backbone)
+        if image_size is not None:
             config = replace(config, data=replace(config.data, image_size=image_size))
     return config
 

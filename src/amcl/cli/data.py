@@ -10,7 +10,7 @@ import tyro
 from amcl.cli.options import read_options
 from amcl.data.download import DownloadError, download
 from amcl.data.load import suggestion
-from amcl.data.named import NAMED, data_root
+from amcl.data.named import DATASETS, data_root
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ def main(args: list[str]) -> int:
     if options.name == "builtin":
         print("The built-in data set needs no download.")
         return 0
-    if options.name not in NAMED:
+    if options.name not in DATASETS:
         print(
             f"amcl data: {options.name!r} is no known data set.{suggestion(options.name)} "
-            f"Known are {', '.join(NAMED)}.",
+            f"Known are {', '.join(DATASETS)}.",
             file=sys.stderr,
         )
         return 2

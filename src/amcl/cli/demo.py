@@ -15,7 +15,7 @@ from amcl.cli.output import results_console
 from amcl.config import Config
 from amcl.data import load_dataset
 from amcl.files import free_path
-from amcl.methods import settings_class
+from amcl.methods import METHODS
 from amcl.metrics import extract, knn_accuracy
 from amcl.training import pretrain
 from amcl.training.display import console, log_to_console
@@ -50,7 +50,7 @@ def main(args: list[str]) -> None:
     options = read_options(Demo, args, command="amcl demo")
     log_to_console()
     out = options.out or free_path(Path("runs/demo"))
-    if not settings_class(options.method).has_heads:
+    if not METHODS[options.method].settings_class.has_heads:
         raise ValueError(f"--method {options.method} has no heads, and so no AMCL form to compare.")
     base = recipes.published("builtin", options.method)
     base = replace(base, run=replace(base.run, epochs=options.epochs, seed=options.seed))

@@ -15,7 +15,7 @@ from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line, results_console
 from amcl.errors import NonFiniteError, RunError
-from amcl.evaluation import Evaluation, Result, find_protocol, protocol_names
+from amcl.evaluation import PROTOCOLS, Evaluation, Result
 from amcl.evaluation.build import EvaluationData, make_evaluation, run_settings
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
@@ -45,7 +45,7 @@ class Options:
     """Options of `amcl evaluate`, without those of protocols."""
 
     model: Model
-    protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(protocol_names()))] = ()
+    protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(PROTOCOLS.names()))] = ()
     """Protocols to run; none: knn, linear and unlabeled, with logistic where there are fewer than
     2,000 training images, and unlabeled alone where there are no labels."""
     out: Path | None = None
@@ -81,8 +81,8 @@ def parse(
         args: Words of the command line.
         settings: Defaults of the settings of protocols, where they differ from those of the class.
     """
-    names = protocol_names()
-    defaults = {name: find_protocol(name).settings() for name in names} | dict(settings or {})
+    names = PROTOCOLS.names()
+    defaults = {name: PROTOCOLS[name].settings() for name in names} | dict(settings or {})
     section = make_dataclass(
         "Protocols", [(name.replace("-", "_"), type(defaults[name])) for name in names]
     )
@@ -108,7 +108,7 @@ def main(args: list[str]) -> None:
     """Run the command."""
     options, settings = parse(args)
     for name in options.protocols:
-        find_protocol(name)
+        PROTOCOLS[name]
     refuse_unused(settings, options.protocols)
     log_to_console()
     set_threads(options.threads)
@@ -140,7 +140,7 @@ def refuse_unused(settings: Mapping[str, Any], protocols: Sequence[str]) -> None
         protocols: Names of the protocols to run; empty for the default ones.
     """
     for name, values in settings.items():
-        protocol = find_protocol(name)
+        protocol = PROTOCOLS[name]
         default = protocol.settings()
         changed = [
             f.name for f in fields(values) if getattr(values, f.name) != getattr(default, f.name)
@@ -186,7 +186,7 @@ def _default_protocols(evaluation: Evaluation) -> list[str]:
     data = evaluation.data
     if data.probe is None:
         logger.info("no labels in use: %s", "; ".join(data.notes) or "labels are off")
-    protocols = [find_protocol(name) for name in protocol_names()]
+    protocols = [PROTOCOLS[name] for name in PROTOCOLS]
     return [p.name for p in protocols if p.is_default is not None and p.is_default(data)]
 
 

@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import tyro
 
 from amcl.cli.known_options import no_such_option
-from amcl.methods import method_names, settings_class
+from amcl.methods import METHODS
 from amcl.temperature.settings import schemes_with
 
 T = TypeVar("T")
@@ -191,9 +191,12 @@ def _unknown(name: str, options: dict[str, Option], default: Any) -> str:
 def _methods_with(field: str) -> list[str]:
     return [
         name
-        for name in method_names()
-        if field in {f.name for f in dataclasses.fields(settings_class(name))}
-        or (settings_class(name).has_heads and (field in ("eta", "iota") or schemes_with(field)))
+        for name in METHODS
+        if field in {f.name for f in dataclasses.fields(METHODS[name].settings_class)}
+        or (
+            METHODS[name].settings_class.has_heads
+            and (field in ("eta", "iota") or schemes_with(field))
+        )
     ]
 
 

@@ -1,7 +1,6 @@
 """Settings that a run starts from: those of a recipe, a file, or another run."""
 
 import argparse
-import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -17,9 +16,11 @@ from amcl.config import PLACEHOLDER, Config
 from amcl.config.fields import differing, with_values
 from amcl.config.options import values_of
 from amcl.config.rules import check_used
-from amcl.methods import method_names
-from amcl.temperature import temperature_names
+from amcl.files import expand_home
+from amcl.methods import METHODS
+from amcl.temperature import TEMPERATURES
 from amcl.temperature.settings import schemes_with
+from amcl.text_files import read_toml
 from amcl.training.fit import at_length
 
 Number = TypeVar("Number", int, float)
@@ -159,9 +160,7 @@ def _source_config(start: argparse.Namespace) -> Config:
     if start.recipe:
         return recipes.recipe(start.recipe)
     if start.init:
-        config = _with_backbone_of(
-            Path(start.init).expanduser(), start.data, start.method or "simclr"
-        )
+        config = _with_backbone_of(expand_home(start.init), start.data, start.method or "simclr")
     else:
         config = recipes.default(start.data or "builtin", start.method or "simclr")
     return recipes.with_amcl(config) if config.method.has_heads else config
@@ -261,7 +260,7 @@ def refuse_unused(
 def _written_by_hand(file: str, config: Config) -> list[str]:
     """Return the fields of sections that have few: files that a run or recipe wrote have all."""
     names = []
-    for section, table in tomllib.loads(Path(file).read_text(encoding="utf-8")).items():
+    for section, table in read_toml(Path(file)).items():
         if 2 * len(table) < len(fields(getattr(config, section))):
             names += [name for name in table if name != "name"]
     return names
@@ -297,10 +296,10 @@ def peek(args: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--grid", nargs="*")
     options, _ = parser.parse_known_args(args)
-    for name, names in (("method", method_names), ("temperature", temperature_names)):
+    for name, registry in (("method", METHODS), ("temperature", TEMPERATURES)):
         value = getattr(options, name)
-        if value is not None and value not in names():
-            raise ValueError(no_such_choice(f"--{name}", value, names()))
+        if value is not None and value not in registry:
+            raise ValueError(no_such_choice(f"--{name}", value, registry.names()))
     return options
 
 

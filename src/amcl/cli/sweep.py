@@ -22,7 +22,7 @@ from amcl.cli.start import (
 from amcl.config import Config
 from amcl.config.fields import differing, effective, on_machine, value_from, with_values
 from amcl.errors import RunError
-from amcl.evaluation import protocol_names
+from amcl.evaluation import PROTOCOLS
 from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, axes_of, grid, sweep
 from amcl.sweep.evaluate import Split
@@ -56,7 +56,7 @@ class Options(Start):
     """Folder of the sweep; one that exists is resumed."""
     grid: tuple[str, ...] = ()
     """Axes, as in tau=0.1,0.2 seed=0,1,2: every combination is a run."""
-    protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(protocol_names()))] = ()
+    protocols: Annotated[tuple[str, ...], tyro.conf.arg(metavar=" ".join(PROTOCOLS.names()))] = ()
     """Judge each run by these at its end, as `amcl evaluate` does; none: by its last probe. With
     --out alone: as before."""
     split: Split = "validation"

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import tomli_w
 import torch
 
 from amcl.backbones import BackboneSettings
 from amcl.config.sections import DataSettings, HardwareSettings, OptimizerSettings, RunSettings
 from amcl.config.toml import from_table, to_table, unknown
-from amcl.methods import MethodSettings, SimCLRSettings, method_names, settings_class
+from amcl.methods import METHODS, MethodSettings, SimCLRSettings
 from amcl.settings import choose
-from amcl.temperature import temperature_names
-from amcl.text_files import parse_toml, read_toml
+from amcl.temperature import TEMPERATURES
+from amcl.text_files import parse_toml, read_toml, to_toml
 from amcl.views import ViewSettings
 
 
@@ -57,7 +56,7 @@ class Config:
 
     def to_toml(self) -> str:
         """Return the configuration as TOML; fields that are None are left out."""
-        return tomli_w.dumps(to_table(self))
+        return to_toml(to_table(self))
 
     @staticmethod
     def from_toml(text: str, where: str = "the configuration") -> "Config":
@@ -120,9 +119,9 @@ def _read_method(table: Mapping[str, Any], where: str) -> Any:
     """Return the settings of a method from its section."""
     section = f"{where}: [method]"
     values = dict(table)
-    name = _pop_name(values, "simclr", method_names(), section)
+    name = _pop_name(values, "simclr", METHODS.names(), section)
     temperature = values.pop("temperature", None)
-    settings = from_table(settings_class(name), values, section)
+    settings = from_table(METHODS[name].settings_class, values, section)
     if temperature is None:
         return settings
     return _read_temperature(settings, temperature, f"{where}: [method.temperature]")
@@ -138,7 +137,7 @@ def _read_temperature(settings: Any, temperature: Any, where: str) -> Any:
             f"{temperature!r}."
         )
     values = dict(temperature)
-    scheme = _pop_name(values, settings.temperature.name, temperature_names(), where)
+    scheme = _pop_name(values, settings.temperature.name, TEMPERATURES.names(), where)
     try:
         settings = settings.with_temperature(scheme)
     except ValueError as error:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from amcl.config.config import Config
-from amcl.temperature import temperature_names, temperature_settings
+from amcl.temperature import TEMPERATURES
 
 Effect = Literal["learning", "measuring", "none"]
 
@@ -49,10 +49,10 @@ def settings_of(config: Config) -> dict[str, Setting]:
         cls: Any = type(getattr(config, section.name))
         settings |= _of_class(cls, section.name)
     if config.method.has_heads:
-        schemes = temperature_names()
+        schemes = TEMPERATURES.names()
         settings["temperature"] = Setting("method", "temperature", Literal[schemes], "learning")
         for name in schemes:
-            scheme: Any = temperature_settings(name)
+            scheme: Any = TEMPERATURES[name]
             settings = _of_class(scheme, TEMPERATURE) | settings
         settings |= {name: Setting(TEMPERATURE, name, float, "learning") for name in RANGE}
     return settings

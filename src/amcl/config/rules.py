@@ -8,7 +8,7 @@ from typing import Any
 from amcl.config.config import Config
 from amcl.config.options import RANGE, TEMPERATURE, settings_of, values_of
 from amcl.settings import Rule, Values
-from amcl.temperature import temperature_names, temperature_settings
+from amcl.temperature import TEMPERATURES
 from amcl.temperature.settings import field_names, schemes_with
 
 
@@ -38,8 +38,8 @@ def _rules_of_schemes(config: Config) -> list[Rule]:
         for name, setting in settings_of(config).items()
         if setting.section == TEMPERATURE
     ]
-    for scheme in temperature_names():
-        rules += [_within(scheme, rule) for rule in _declared(temperature_settings(scheme))]
+    for scheme in TEMPERATURES:
+        rules += [_within(scheme, rule) for rule in _declared(TEMPERATURES[scheme])]
     return rules
 
 
@@ -82,8 +82,8 @@ def usual_values(config: Config) -> dict[str, Any]:
     """
     defaults: dict[str, Any] = {}
     if config.method.has_heads:
-        for name in temperature_names():
-            scheme = temperature_settings(name)()
+        for name in TEMPERATURES:
+            scheme = TEMPERATURES[name]()
             defaults |= {field: getattr(scheme, field) for field in field_names(name)}
     return defaults | values_of(config)
 

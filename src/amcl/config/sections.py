@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 
 from amcl.data import absolute_source
+from amcl.files import expand_home
 from amcl.schedule import lr_factor
 from amcl.settings import (
     Rule,
@@ -59,7 +60,7 @@ class DataSettings:
         if self.source != PLACEHOLDER:
             object.__setattr__(self, "source", absolute_source(self.source))
         if self.data_root:
-            root = Path(self.data_root).expanduser().absolute()
+            root = expand_home(self.data_root).absolute()
             object.__setattr__(self, "data_root", str(root))
         choose("labels", self.labels, ("auto", "folders", "none"))
         choose("probe", self.probe, ("validation", "test", "none"))

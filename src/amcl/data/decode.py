@@ -1,9 +1,10 @@
 """Decoding of an image file into RGB pixels on a square canvas."""
 
+import math
 import os
 import stat
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
@@ -14,7 +15,13 @@ from PIL import Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import TiffImageFile
 from torch.nn.functional import interpolate
 
-DECODING = 2  # raised when the same file gives other pixels, so that cached features are recomputed
+from amcl.printable import printable
+
+DECODING = 3  # raised when the same file gives other pixels, so that cached features are recomputed
+MAX_MEGAPIXELS = 160  # medium-format cameras have 150
+MAX_SIDE = 65_535  # that of a JPEG
+_TOO_LARGE = f"above the limit of {MAX_MEGAPIXELS} megapixels: scale it down or cut it up"
+_STRIP = 2**21  # pixels that are converted at a time, apart from which a decoder holds one copy
 
 # Formats are given to Pillow by name: the content of a file, not its name, picks the reader, and
 # readers that start other programs (EPS) or only pass data on (HDF5) are never among them.
@@ -59,9 +66,11 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-_SWAPS_SIDES = [_UPRIGHT[orientation] for orientation in (5, 6, 7, 8)]
+_SWAPS_SIDES = (5, 6, 7, 8)
+_REVERSES_ROWS = (3, 4, 7, 8)
 
 Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
+Values = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 
 class UnreadableImage(Exception):
@@ -78,8 +87,7 @@ class UnreadableImage(Exception):
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
-        # Names that are no UTF-8 would fail wherever the report is printed or written.
-        self.path = os.fsencode(path).decode("utf-8", "backslashreplace")
+        self.path = printable(path)
         self.reason = reason
 
     def __str__(self) -> str:
@@ -90,7 +98,8 @@ def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
     """Decode the first frame of an image file.
 
     The image is upright by its EXIF orientation, RGB (transparent parts on white), and squashed
-    onto the square with antialiasing; an image of the canvas's size keeps its pixels.
+    onto the square with antialiasing; an image of the canvas's size keeps its pixels. Images above
+    `MAX_MEGAPIXELS` or with a side above `MAX_SIDE` are not decoded, which bounds the memory.
 
     Args:
         path: The file.
@@ -104,19 +113,63 @@ def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
     """
     with _open(path) as image:
         width, height = image.size
-        transposition = _UPRIGHT.get(_orientation(image))
+        _check_size(height, width)
         # JPEGs are decoded at 1/2, 1/4 or 1/8 where that is still no smaller than the canvas.
         image.draft(None, (canvas, canvas))
-        rgb = _rgb(image)
-        if transposition is not None:
-            rgb = rgb.transpose(transposition)
-            if transposition in _SWAPS_SIDES:
-                width, height = height, width
-        pixels = torch.from_numpy(np.array(rgb)).permute(2, 0, 1)
-    if pixels.shape[1:] != (canvas, canvas):
-        # As Pillow resizes, to within 2 of 255, in a third of the time.
-        pixels = interpolate(pixels[None], (canvas, canvas), mode="bicubic", antialias=True)[0]
-    return pixels, (height, width)
+        image.load()
+        orientation = _orientation(image)  # now, because Pillow turns TIFFs itself as it loads them
+        pixels = _narrowed(image, orientation, canvas)
+    if pixels.shape[1] != canvas:
+        pixels = _resized(pixels, canvas, canvas)
+    return pixels, (width, height) if orientation in _SWAPS_SIDES else (height, width)
+
+
+def _check_size(height: int, width: int) -> None:
+    """Raise an error if an image would take too much memory, by its pixels or one of its sides."""
+    if height * width > MAX_MEGAPIXELS * 10**6:
+        raise ValueError(f"{width:,} × {height:,} pixels, {_TOO_LARGE}")
+    if max(height, width) > MAX_SIDE:  # the other side may become as long as that of the canvas
+        raise ValueError(
+            f"{width:,} × {height:,} pixels, above the limit of {MAX_SIDE:,} a side: cut it up"
+        )
+
+
+def _narrowed(image: Image.Image, orientation: int, canvas: int) -> torch.Tensor:
+    """Return the upright RGB pixels (3, H, canvas) of an image, resized along the width.
+
+    It is done in strips of rows: besides the image as it is stored, none of its copies is whole.
+    """
+    to_rgb = _rgb_converter(image)
+    height = image.width if orientation in _SWAPS_SIDES else image.height
+    pixels = torch.empty(3, height, canvas, dtype=torch.uint8)
+    for start, stop, strip in _strips(image, orientation):
+        rgb = to_rgb(strip)
+        if orientation in _UPRIGHT:
+            rgb = rgb.transpose(_UPRIGHT[orientation])
+        rows = torch.from_numpy(np.array(rgb)).permute(2, 0, 1)
+        pixels[:, start:stop] = (
+            rows if rgb.width == canvas else _resized(rows, len(rows[0]), canvas)
+        )
+    return pixels
+
+
+def _resized(pixels: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    # As Pillow resizes, to within 2 of 255, in a third of the time. First the width, then the
+    # height is what it does itself.
+    return interpolate(pixels[None], (height, width), mode="bicubic", antialias=True)[0]
+
+
+def _strips(image: Image.Image, orientation: int = 1) -> Iterator[tuple[int, int, Image.Image]]:
+    """Yield strips of rows of the upright image, as they are stored: first row, end, pixels."""
+    swaps = orientation in _SWAPS_SIDES
+    length, across = image.size if swaps else image.size[::-1]
+    rows = max(1, _STRIP // across)
+    for start in range(0, length, rows):
+        stop = min(start + rows, length)
+        begin, end = start, stop
+        if orientation in _REVERSES_ROWS:
+            begin, end = length - stop, length - start
+        yield start, stop, image.crop((begin, 0, end, across) if swaps else (0, begin, across, end))
 
 
 def size(path: str) -> tuple[int, int]:
@@ -169,6 +222,8 @@ def _open(path: str, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image
 def _reason(error: Exception) -> str:
     if isinstance(error, UnidentifiedImageError):
         return f"not an image: none of {', '.join(FORMATS)}"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"more pixels than Pillow reads, {_TOO_LARGE}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     return str(error) or type(error).__name__
@@ -181,37 +236,42 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def _rgb_converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
+    """Return the function that turns a strip of this image into RGB."""
     if image.mode.startswith("I") or image.mode == "F":
-        return Image.fromarray(_eight_bits(image)).convert("RGB")
-    if image.has_transparency_data:
-        rgba = image.convert("RGBA")
+        eight_bits = _eight_bits(image)
+        return lambda strip: Image.fromarray(eight_bits(np.asarray(strip))).convert("RGB")
+    return _rgb
+
+
+def _rgb(strip: Image.Image) -> Image.Image:
+    if strip.has_transparency_data:
+        rgba = strip.convert("RGBA")
         white = Image.new("RGBA", rgba.size, "white")
         return Image.alpha_composite(white, rgba).convert("RGB")
-    return image.convert("RGB")
+    return strip.convert("RGB")
 
 
-def _eight_bits(image: Image.Image) -> Bytes:
-    """Scale gray of up to 16 bits by its depth; 32 bits or floats, which have none, by range."""
-    values: np.ndarray[tuple[int, ...], np.dtype[Any]] = np.asarray(image)
-    if values.dtype.kind in "iu" and values.min() >= 0 and values.max() <= 65535:
-        top = 2 ** _depth(image, values) - 1
-        levels = np.arange(top + 1)
-        table = np.rint(levels * (255 / top)).astype(np.uint8)
-        scaled: Bytes = table[values]
-        return scaled
-    if not np.isfinite(values).all():
-        raise ValueError("pixels that are not finite numbers")
-    values = values.astype(np.float64)
-    low = float(values.min())
-    high = float(values.max())
-    values -= low
-    values *= 255 / max(high - low, np.finfo(np.float64).tiny)
-    np.rint(values, out=values)
-    return values.astype(np.uint8)
+def _eight_bits(image: Image.Image) -> Callable[[Values], Bytes]:
+    """Return the scaling of gray: up to 16 bits by depth; 32 bits and floats, without, by range."""
+    low, high = math.inf, -math.inf
+    whole = True
+    for _, _, strip in _strips(image):
+        values: Values = np.asarray(strip)
+        if not np.isfinite(values).all():
+            raise ValueError("pixels that are not finite numbers")
+        whole = values.dtype.kind in "iu"
+        low = min(low, float(values.min()))
+        high = max(high, float(values.max()))
+    if whole and low >= 0 and high <= 65535:
+        top = 2 ** _depth(image, int(high)) - 1
+        table = np.rint(np.arange(top + 1) * (255 / top)).astype(np.uint8)
+        return lambda values: table[values]
+    factor = 255 / max(high - low, np.finfo(np.float64).tiny)
+    return lambda values: np.rint((values.astype(np.float64) - low) * factor).astype(np.uint8)
 
 
-def _depth(image: Image.Image, values: np.ndarray[Any, Any]) -> int:
+def _depth(image: Image.Image, largest: int) -> int:
     """Return the number of bits in use: what a TIFF says, else what the values tell.
 
     Values that are all multiples of 4 or of 257 have been scaled up to 16 bits. Others, a camera's
@@ -220,7 +280,6 @@ def _depth(image: Image.Image, values: np.ndarray[Any, Any]) -> int:
     """
     if image.format not in ("TIFF", "PNG"):
         return 16
-    largest = int(values.max())
     if isinstance(image, TiffImageFile):
         tags = image.tag_v2
         bits = int(tags.get(_BITS_PER_SAMPLE, (16,))[0])
@@ -231,11 +290,14 @@ def _depth(image: Image.Image, values: np.ndarray[Any, Any]) -> int:
         if maximum is not None and largest <= maximum <= 65535:
             largest = int(maximum)
     depth = next(depth for depth in _DEPTHS if largest < 2**depth)
-    if depth < 16 and _is_scaled_up(values):
+    if depth < 16 and _is_scaled_up(image):
         return 16
     return depth
 
 
-def _is_scaled_up(values: np.ndarray[Any, Any]) -> bool:
-    levels = np.flatnonzero(np.bincount(values.ravel()))
+def _is_scaled_up(image: Image.Image) -> bool:
+    counts = np.zeros(2**16, dtype=np.int64)
+    for _, _, strip in _strips(image):
+        counts += np.bincount(np.asarray(strip).ravel(), minlength=2**16)
+    levels = np.flatnonzero(counts)
     return len(levels) > 2 and any(not (levels % step).any() for step in (4, 257))

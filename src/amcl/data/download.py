@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from amcl.data import cifar10
-from amcl.data.named import NAMED
+from amcl.data.named import DATASETS
 
 Report = Callable[[str], None]
 
@@ -34,7 +34,7 @@ def download(name: str, root: Path, report: Report) -> None:
     Raises:
         DownloadError: It could not be downloaded; the message says what to do by hand.
     """
-    path = root / NAMED[name].path
+    path = root / DATASETS[name].path
     if name == "cifar10":
         _download_cifar10(root, report)
     elif name in ("cifar100", "stl10"):
@@ -42,7 +42,7 @@ def download(name: str, root: Path, report: Report) -> None:
     elif path.is_dir():
         report(f"{path} is already there; it has no checksums to verify.")
     else:
-        instructions = NAMED[name].missing_error(root)
+        instructions = DATASETS[name].missing_error(root)
         raise DownloadError(f"{name} cannot be downloaded for you: {instructions}")
 
 

@@ -13,9 +13,10 @@ from amcl.data.file_dataset import choose_sizes
 from amcl.data.folder import label_by_folder, load_folder
 from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.listing import Listing, list_images
-from amcl.data.named import NAMED, ValidationSource, data_root, load_named
+from amcl.data.named import DATASETS, ValidationSource, data_root, load_named
 from amcl.data.options import BANK, Labels, LoadOptions, ProbeSplit
 from amcl.data.split_folders import Role, find_splits
+from amcl.files import expand_home
 
 logger = logging.getLogger("amcl")
 
@@ -81,7 +82,7 @@ def load_dataset(
     )
     if source == "builtin":
         return load_builtin(options)
-    if source in NAMED:
+    if source in DATASETS:
         return load_named(source, data_root(root), options)
     return load_folder(_existing_folder(source), options)
 
@@ -126,8 +127,8 @@ def load_all_images(
         memory=0,
         workers=0,
     )
-    if source == "builtin" or source in NAMED:
-        return _all_named_images(source, data_root(root), options)
+    if source == "builtin" or source in DATASETS:
+        return _all_named_images(source, root, options)
     folder = _existing_folder(source)
     listing = list_images(folder)
     for warning in listing.warnings:
@@ -155,8 +156,8 @@ def has_test_split(source: str) -> bool:
         >>> has_test_split("cifar10"), has_test_split("builtin")
         (True, False)
     """
-    if source in NAMED:
-        return NAMED[source].has_test_labels
+    if source in DATASETS:
+        return DATASETS[source].has_test_labels
     return source != "builtin" and _has_split(source, "test")
 
 
@@ -174,8 +175,8 @@ def validation_source(source: str) -> ValidationSource:
         >>> [validation_source(name) for name in ("imagenet", "stl10", "cifar10")]
         ['split', 'unused', 'training']
     """
-    if source in NAMED:
-        return NAMED[source].validation_source
+    if source in DATASETS:
+        return DATASETS[source].validation_source
     return "split" if source == "builtin" or _has_split(source, "validation") else "training"
 
 
@@ -194,8 +195,8 @@ def absolute_source(source: str) -> str:
         >>> absolute_source("cifar10"), absolute_source("/data/../data")
         ('cifar10', '/data/../data')
     """
-    folder = Path(source).expanduser()
-    if source in ("", "builtin", *NAMED) or folder.is_absolute() or not folder.is_dir():
+    folder = Path(source)
+    if source in ("", "builtin", *DATASETS) or folder.is_absolute() or not folder.is_dir():
         return source
     return str(folder.resolve() if ".." in folder.parts else folder.absolute())
 
@@ -214,9 +215,9 @@ def same_source(first: str, second: str) -> bool:
         >>> same_source("images", "./more/../images/"), same_source("builtin", "./builtin")
         (True, False)
     """
-    if first == second or {first, second} & {"builtin", *NAMED}:
+    if first == second or {first, second} & {"builtin", *DATASETS}:
         return first == second
-    return Path(first).expanduser().resolve() == Path(second).expanduser().resolve()
+    return expand_home(first).resolve() == expand_home(second).resolve()
 
 
 def default_workers() -> int:
@@ -240,7 +241,7 @@ def suggestion(name: str) -> str:
     >>> suggestion("cifar1O")
     " Did you mean 'cifar10'?"
     """
-    matches = get_close_matches(name.lower(), ["builtin", *NAMED], n=1)
+    matches = get_close_matches(name.lower(), ["builtin", *DATASETS], n=1)
     if not matches and (path := Path(name)).parent.is_dir():
         folders = {entry.name: str(entry) for entry in path.parent.iterdir() if entry.is_dir()}
         matches = [folders[match] for match in get_close_matches(path.name, folders, n=1)]
@@ -264,21 +265,22 @@ def _folder_labels(folder: Path, paths: list[str]) -> list[str]:
 
 
 def _has_split(source: str, role: Role) -> bool:
-    folder = Path(source).expanduser()
+    folder = expand_home(source)
     return folder.is_dir() and find_splits(folder).has(role)
 
 
-def _all_named_images(source: str, root: Path, options: LoadOptions) -> AllImages:
+def _all_named_images(source: str, root: Path | None, options: LoadOptions) -> AllImages:
     """Return both labeled splits of a data set that is stored as tensors."""
     has_test = has_test_split(source)
-    if source in NAMED and not has_test:
+    if source in DATASETS and not has_test:
+        folder = data_root(root) / DATASETS[source].path
         raise ValueError(
-            f"{source} is a folder of images: give its path, {root / NAMED[source].path}, "
-            "so that they have the names of their files."
+            f"{source} is a folder of images: give its path, {folder}, so that they have the names "
+            "of their files."
         )
     probe: ProbeSplit = "test" if has_test else "validation"
     options = replace(options, labels="auto", probe=probe, validation=1)
-    data = load_named(source, root, options) if has_test else load_builtin(options)
+    data = load_named(source, data_root(root), options) if has_test else load_builtin(options)
     if data.probe is None:
         raise RuntimeError(f"{source} has labels")
     splits = {"train": data.probe.bank, data.probe.split: data.probe.queries}
@@ -295,10 +297,10 @@ def _all_named_images(source: str, root: Path, options: LoadOptions) -> AllImage
 
 
 def _existing_folder(source: str) -> Path:
-    folder = Path(source).expanduser()
+    folder = expand_home(source)
     if source and folder.is_dir():  # an empty path would be the working folder
         return folder
-    names = ", ".join(["builtin", *NAMED])
+    names = ", ".join(["builtin", *DATASETS])
     if source and folder.exists():
         raise NotADirectoryError(
             f"{source!r} is a file: give the folder that holds the images, unpacked, or one of "

@@ -10,6 +10,7 @@ from amcl.data import cifar10
 from amcl.data.images import DataSet, Images, Labeled, MemoryImages, Probe, Rgb
 from amcl.data.options import LoadOptions
 from amcl.data.split import choose_subset, sample, split_train_validation
+from amcl.files import expand_home
 from amcl.registry import Registry
 
 ValidationSource = Literal["split", "unused", "training"]
@@ -58,7 +59,7 @@ class NamedDataSet:
         return FileNotFoundError(f"{root / self.path} does not exist: {instructions}")
 
 
-NAMED = Registry[NamedDataSet]("data set", "amcl.data.sets", "amcl.datasets")
+DATASETS = Registry[NamedDataSet]("data set", "amcl.data.sets", "amcl.datasets")
 """All data sets that have a name."""
 
 
@@ -83,21 +84,24 @@ def register_dataset(name: str, dataset: NamedDataSet) -> None:
         ...     load=load,
         ... )
         >>> register_dataset("pets", pets)
-        >>> "pets" in NAMED
+        >>> "pets" in DATASETS
         True
-        >>> NAMED.unregister("pets")
+        >>> DATASETS.unregister("pets")
     """
-    NAMED.register(name, dataset, source=dataset.load)
+    DATASETS.register(name, dataset, source=dataset.load)
 
 
 def data_root(root: Path | None = None) -> Path:
     """Return the folder of named data sets: the argument, else $AMCL_DATA, else ~/.cache/amcl."""
-    return Path(root or os.environ.get("AMCL_DATA") or "~/.cache/amcl").expanduser()
+    try:
+        return expand_home(root or os.environ.get("AMCL_DATA") or "~/.cache/amcl")
+    except ValueError as error:
+        raise ValueError(f"{error} The variable AMCL_DATA names the data folder.") from None
 
 
 def load_named(name: str, root: Path, options: LoadOptions) -> DataSet:
     """Load a data set by its name; it must be in `root` already."""
-    dataset = NAMED[name]
+    dataset = DATASETS[name]
     return replace(dataset.load(root, dataset, options), name=name)
 
 
@@ -115,13 +119,13 @@ def missing_sets(names: Sequence[str], root: str | Path | None = None) -> list[s
         >>> missing_sets(["builtin", "no/such/folder"])
         ["There is no folder 'no/such/folder'."]
     """
-    folder = data_root(Path(root) if root else None)
     messages = []
     for name in names:
-        if name in NAMED:
-            if not NAMED[name].exists(folder):
-                messages.append(str(NAMED[name].missing_error(folder)))
-        elif name != "builtin" and not Path(name).expanduser().is_dir():
+        if name in DATASETS:
+            folder = data_root(Path(root) if root else None)
+            if not DATASETS[name].exists(folder):
+                messages.append(str(DATASETS[name].missing_error(folder)))
+        elif name != "builtin" and not expand_home(name).is_dir():
             messages.append(f"There is no folder {name!r}.")
     return messages
 

@@ -9,17 +9,11 @@ from amcl.evaluation.protocols.few_labels import FewLabelsSettings
 from amcl.evaluation.protocols.linear import LinearSettings, linear_probe
 from amcl.evaluation.protocols.logistic import LogisticSettings
 from amcl.evaluation.protocols.unlabeled import UnlabeledSettings
-from amcl.evaluation.registry import (
-    Outcome,
-    Protocol,
-    find_protocol,
-    protocol_names,
-    register_protocol,
-    unregister_protocol,
-)
+from amcl.evaluation.registry import PROTOCOLS, Outcome, Protocol, register_protocol
 from amcl.metrics.knn import KnnSettings
 
 __all__ = [
+    "PROTOCOLS",
     "Evaluation",
     "FeatureCache",
     "FewLabelsSettings",
@@ -32,10 +26,7 @@ __all__ = [
     "Protocol",
     "Result",
     "UnlabeledSettings",
-    "find_protocol",
     "linear_probe",
-    "protocol_names",
     "read_results",
     "register_protocol",
-    "unregister_protocol",
 ]

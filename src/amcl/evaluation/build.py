@@ -22,7 +22,7 @@ from amcl.data import (
 )
 from amcl.errors import RunError
 from amcl.evaluation.evaluation import Evaluation
-from amcl.evaluation.registry import find_protocol, protocol_names
+from amcl.evaluation.registry import PROTOCOLS
 from amcl.metrics.features import Transform
 from amcl.settings import choose
 from amcl.training.hardware import find_accelerator
@@ -101,7 +101,7 @@ def make_evaluation(
 
 def run_settings(model: LoadedModel) -> dict[str, Any]:
     """Return the settings of protocols that follow from the run of a model, by name."""
-    protocols = [find_protocol(name) for name in protocol_names()]
+    protocols = [PROTOCOLS[name] for name in PROTOCOLS]
     return {
         protocol.name: protocol.settings_of_run(model.config)
         for protocol in protocols

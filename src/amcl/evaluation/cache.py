@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import nn
 from amcl.data import Images
 from amcl.files import digest, file_digest, whole_file, write_text
 from amcl.metrics.features import Features, Transform, feature_batches, features_of, fingerprint
+from amcl.text_files import read_json, require, to_json
 
 FORMAT = 1
 
@@ -130,7 +131,7 @@ def _write(
         "unreadable": unreadable,
         "sha256": file_digest(values),
     }
-    write_text(description, json.dumps(facts))
+    write_text(description, to_json(facts, indent=None))
 
 
 def _write_header(file: Any, shape: tuple[int, int]) -> int:
@@ -142,9 +143,19 @@ def _write_header(file: Any, shape: tuple[int, int]) -> int:
     return position
 
 
+class _Facts(TypedDict):
+    """What is stored of features beside what they are made from."""
+
+    shape: tuple[int, int]
+    missing: list[int]
+    unreadable: list[tuple[str, str]]
+    sha256: str
+
+
 def _read(values: Path, description: Path, source: dict[str, Any]) -> Features:
     try:
-        facts = json.loads(description.read_text(encoding="utf-8"))
+        facts = read_json(description)
+        require(facts, _Facts, description)
         if not values.is_file():
             raise ValueError(f"{values.name} is missing")
         if {name: facts[name] for name in source} != json.loads(json.dumps(source)):

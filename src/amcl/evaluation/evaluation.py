@@ -14,7 +14,7 @@ from amcl.checkpoints.evaluations import Result
 from amcl.data import DataSet, Images, Probe
 from amcl.evaluation.cache import cached_features
 from amcl.evaluation.finetuning import Precision
-from amcl.evaluation.registry import Outcome, find_protocol
+from amcl.evaluation.registry import PROTOCOLS, Outcome
 from amcl.files import digest
 from amcl.metrics.features import Features, Transform, fingerprint
 from amcl.metrics.scores import by_class, caution, intervals, uneven
@@ -81,7 +81,7 @@ class Evaluation:
         Returns:
             The numbers, with all that they depend on.
         """
-        registered = find_protocol(protocol)
+        registered = PROTOCOLS[protocol]
         if registered.needs_labels:
             self.probe  # noqa: B018 - an error before anything is computed
         outcome = registered.run(self, self.settings_for(protocol))
@@ -92,7 +92,7 @@ class Evaluation:
 
     def settings_for(self, protocol: str) -> Any:
         """Return the settings of a protocol."""
-        return self.settings.get(protocol) or find_protocol(protocol).settings()
+        return self.settings.get(protocol) or PROTOCOLS[protocol].settings()
 
     def result_path(self, protocol: str, settings: dict[str, Any]) -> Path | None:
         """Return the file that the result of a protocol will be written to; None without a folder.
@@ -182,7 +182,7 @@ class Evaluation:
             metrics=metrics,
             details=details | {"notes": notes},
             settings=_json_values(settings | {"transform": asdict(self.transform)}),
-            shown=list(find_protocol(protocol).shown),
+            shown=list(PROTOCOLS[protocol].shown),
             seed=self.seed,
             model={"name": self.name, "sha256": self._model_sha256},
             images=outcome.images or self._labeled_images,
@@ -213,7 +213,7 @@ def has_labels(data: DataSet) -> bool:
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of protocols by name; an error for unknown names and other classes."""
     for name, value in settings.items():
-        expected = find_protocol(name).settings
+        expected = PROTOCOLS[name].settings
         if not isinstance(value, expected):
             raise TypeError(
                 f"the settings of {name!r} must be {expected.__name__}, got {type(value).__name__}."

@@ -14,11 +14,11 @@ from amcl.data import default_workers, load_all_images
 from amcl.errors import RunError
 from amcl.evaluation.embeddings_file import check_new
 from amcl.evaluation.finetuning import load_classifier
-from amcl.files import write_text
+from amcl.files import expand_home, write_text
 from amcl.metrics.features import features_of
+from amcl.printable import printable
 from amcl.settings import whole_number
 from amcl.training.hardware import find_accelerator
-from amcl.printable import printable
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def find_classifier(source: str | Path) -> Path:
     Args:
         source: The file itself, or a run folder, whose newest classifier is taken.
     """
-    path = Path(source).expanduser()
+    path = expand_home(source)
     if path.is_file():
         return path
     if not path.is_dir():

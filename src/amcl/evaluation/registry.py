@@ -13,9 +13,6 @@ from amcl.registry import Registry
 if TYPE_CHECKING:
     from amcl.evaluation.evaluation import Evaluation
 
-ENTRY_POINTS = "amcl.protocols"
-"""Entry-point group in which installed packages name modules that register protocols."""
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
@@ -67,7 +64,8 @@ class Protocol:
     """Function that takes its settings from those of a run; None for the defaults."""
 
 
-_protocols = Registry[Protocol]("protocol", "amcl.evaluation.protocols", ENTRY_POINTS)
+PROTOCOLS = Registry[Protocol]("protocol", "amcl.evaluation.protocols", "amcl.protocols")
+"""All protocols, with those of installed packages."""
 
 
 def register_protocol(
@@ -114,7 +112,7 @@ def register_protocol(
         >>> evaluation = Evaluation(nn.Flatten(), load_dataset("builtin"), Transform(image_size=8))
         >>> evaluation.run("norm").metrics["mean_norm"] > 0
         True
-        >>> unregister_protocol("norm")
+        >>> PROTOCOLS.unregister("norm")
     """
 
     def register(run: R) -> R:
@@ -127,61 +125,7 @@ def register_protocol(
             is_default=is_default,
             settings_of_run=settings_of_run,
         )
-        _protocols.register(name, protocol, source=run)
+        PROTOCOLS.register(name, protocol, source=run)
         return run
 
     return register
-
-
-def unregister_protocol(name: str) -> None:
-    """Remove a protocol from the registry, as for a notebook that defines it anew.
-
-    Args:
-        name: Name of a registered protocol.
-
-    Raises:
-        ValueError: If there is no protocol of this name.
-
-    Example:
-        >>> @register_protocol("nothing", dict)
-        ... def nothing(evaluation, settings):
-        ...     return Outcome(metrics={})
-        >>> "nothing" in protocol_names()
-        True
-        >>> unregister_protocol("nothing")
-        >>> "nothing" in protocol_names()
-        False
-    """
-    _protocols.unregister(name)
-
-
-def protocol_names() -> tuple[str, ...]:
-    """Return the names of all registered protocols.
-
-    Returns:
-        The names in alphabetical order, as users type them.
-
-    Example:
-        >>> protocol_names()
-        ('few-labels', 'finetune', 'knn', 'linear', 'logistic', 'unlabeled')
-    """
-    return _protocols.names()
-
-
-def find_protocol(name: str) -> Protocol:
-    """Return a registered protocol.
-
-    Args:
-        name: Name of the protocol.
-
-    Returns:
-        The protocol: its settings, and the function that runs it.
-
-    Raises:
-        ValueError: If there is no protocol of this name; the error says the nearest one.
-
-    Example:
-        >>> find_protocol("knn").shown
-        ('k', 'tau', 'metric')
-    """
-    return _protocols[name]

@@ -5,7 +5,7 @@ from amcl.config.fields import with_values
 from amcl.drawing import PALETTE, bare, figure_of, legend_below
 from amcl.experiments.page import Topic
 from amcl.experiments.paper.numbers import TABLE_8
-from amcl.methods import settings_class
+from amcl.methods import METHODS
 from amcl.recipes import recipe, with_amcl
 from amcl.report import Chart
 from amcl.results import Cell, Table
@@ -25,7 +25,7 @@ def cost_topic(data: str = "imagenet") -> tuple[Topic, Table]:
     gains = {}
     for name, published in TABLE_8.items():
         config = recipe(f"{data}-{name}")
-        method = settings_class(config.method.name).title
+        method = METHODS[config.method.name].settings_class.title
         for row in rows(compare_cost(config, with_amcl(config))):
             lines.append([method, row.label, *map(str, row.values), str(row.ratio or "")])
             if row.name in _ROWS:

@@ -8,7 +8,7 @@ from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import HardwareSettings
 from amcl.config.toml import unknown
 from amcl.data import missing_sets
-from amcl.data.named import NAMED
+from amcl.data.named import DATASETS
 from amcl.errors import RunError
 from amcl.experiments.experiment import run_experiment
 from amcl.experiments.page import Topic, topics_of_pairs, write_page
@@ -132,7 +132,7 @@ def _require_labels(specs: Sequence[TableSpec], sets: Sequence[str]) -> None:
     """Raise an error for folders without classes where accuracies are needed."""
     for name in sets:
         cells = [cell for spec in specs for cell in spec.cells if cell.config.data.source == name]
-        if cells and name not in NAMED and name != "builtin":
+        if cells and name not in DATASETS and name != "builtin":
             check_labels(cells[0].config, specs, "auto")
 
 

@@ -13,7 +13,7 @@ from amcl.config import Config, HardwareSettings
 from amcl.config.fields import changes, spelled, with_values
 from amcl.data import has_test_split
 from amcl.errors import Interrupted, RunError
-from amcl.evaluation import FewLabelsSettings, find_protocol
+from amcl.evaluation import PROTOCOLS, FewLabelsSettings
 from amcl.experiments.filled_table import FilledTable
 from amcl.experiments.specs import CellSpec, Metric, TableSpec
 from amcl.files import write_text
@@ -23,9 +23,9 @@ from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, sweep
 from amcl.sweep.evaluate import Split, metrics_of, splits_for
 from amcl.sweep.workers import Tell
+from amcl.text_files import read_json, require
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
-from amcl.text_files import read_json, require
 
 _SPLITS = {"train": "training"}
 
@@ -254,7 +254,7 @@ def check_labels(
 ) -> None:
     """Raise an error, before anything is trained, where tables need labels and there are none."""
     protocols = {cell.metric.protocol for spec in specs for cell in spec.cells}
-    needs_labels = any(find_protocol(name).needs_labels for name in protocols if name)
+    needs_labels = any(PROTOCOLS[name].needs_labels for name in protocols if name)
     if not needs_labels or (split != "validation" and has_test_split(config.data.source)):
         return
     settings = replace(config.data, memory=0.0, probe="validation")  # nothing is decoded for this

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from amcl.analysis import PairSettings
 from amcl.config import Config, OptimizerSettings
-from amcl.data.named import NAMED
+from amcl.data.named import DATASETS
 from amcl.evaluation import (
     FewLabelsSettings,
     FinetuneSettings,
@@ -115,7 +115,7 @@ def _cpu(config: Config) -> Config:
         )
     return replace(
         config,
-        data=replace(config.data, subset=5000 if config.data.source in NAMED else None),
+        data=replace(config.data, subset=5000 if config.data.source in DATASETS else None),
         backbone=backbone,
         method=method,
         optimizer=optimizer,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from amcl.config import Config
 from amcl.config.fields import value_from, with_values
-from amcl.evaluation import protocol_names
+from amcl.evaluation import PROTOCOLS
 from amcl.recipes import as_published, with_amcl
 
 Change = str | Callable[[Config, str], Config]
@@ -47,7 +47,7 @@ class Metric:
     @property
     def protocol(self) -> str | None:
         """The protocol that measures it, if one does."""
-        return self.source if self.source in protocol_names() else None
+        return self.source if self.source in PROTOCOLS else None
 
 
 KNN = Metric(name="kNN accuracy", source="knn", key="top1")

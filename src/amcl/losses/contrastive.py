@@ -9,7 +9,7 @@ import torch
 from amcl import functional as F
 from amcl.distributed import rank, world_size
 from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
-from amcl.losses.forms import find_form
+from amcl.losses.forms import FORMS
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
@@ -86,7 +86,7 @@ class ContrastiveLoss(PairLoss):
             head_reduction=head_reduction,
             validate=validate,
         )
-        self._form = find_form(form)()
+        self._form = FORMS[form]()
         choose("negatives", negatives, ("both_views", "other_view"))
         choose("similarity", similarity, ("relative", "plain"))
         choose("omega_set", omega_set, ("mean", "literal"))

@@ -11,14 +11,7 @@ from amcl.methods.lgp import LGP, LGPSettings
 from amcl.methods.mae import MAE, MAESettings
 from amcl.methods.moco import MoCo, MoCoSettings
 from amcl.methods.moco_v3 import MoCoV3, MoCoV3Settings
-from amcl.methods.registry import (
-    make_method,
-    method_class,
-    method_names,
-    register_method,
-    settings_class,
-    unregister_method,
-)
+from amcl.methods.registry import METHODS, make_method, register_method
 from amcl.methods.simclr import SimCLR, SimCLRSettings
 from amcl.methods.simsiam import SimSiam, SimSiamSettings
 
@@ -26,6 +19,7 @@ __all__ = [
     "CAN",
     "LGP",
     "MAE",
+    "METHODS",
     "BarlowTwins",
     "BarlowTwinsSettings",
     "CANSettings",
@@ -45,10 +39,6 @@ __all__ = [
     "SimSiam",
     "SimSiamSettings",
     "make_method",
-    "method_class",
-    "method_names",
     "pair",
     "register_method",
-    "settings_class",
-    "unregister_method",
 ]

@@ -20,8 +20,8 @@ class MethodSettings:
     """Settings of a method, and the traits by which the rest of the library treats it.
 
     Example:
-        >>> from amcl.methods import settings_class
-        >>> settings = settings_class("simclr")()
+        >>> from amcl.methods import METHODS
+        >>> settings = METHODS["simclr"].settings_class()
         >>> settings.label, settings.has_negatives, settings.num_negatives(batch_size=8)
         ('SimCLR', True, 14)
     """
@@ -157,6 +157,8 @@ class Method(nn.Module):
         torch.Size([])
     """
 
+    settings_class: ClassVar[type[MethodSettings]]
+    """The dataclass of its settings, set by `register_method`."""
     num_views: ClassVar[int] = 2
     """Number of views of full size that it takes of each image."""
     stats: LossStats | None = None

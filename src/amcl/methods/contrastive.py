@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from amcl import functional as F
 from amcl.losses import ContrastiveLoss
-from amcl.losses.forms import find_form, form_names
+from amcl.losses.forms import FORMS
 from amcl.methods.heads import HeadSettings
 from amcl.settings import Rule
 
@@ -22,14 +22,14 @@ class ContrastiveSettings(HeadSettings):
         Rule(
             fields=("top_k",),
             depends=("form",),
-            used=lambda values: find_form(values["form"]).takes_top_k,
+            used=lambda values: FORMS[values["form"]].takes_top_k,
             belongs="losses over the hardest negatives (--form top_k or top_k_softmax)",
         ),
     )
     views_of_negatives: ClassVar[int] = 2
     """Views of each other image of the batch that are negatives."""
 
-    form: str = field(default="softmax", metadata={"choices": form_names})
+    form: str = field(default="softmax", metadata={"choices": FORMS.names})
     """Over which negatives, and how, the loss runs: softmax, top_k, top_k_softmax, max."""
     top_k: int | None = None
     """κ, the negatives kept by top_k and top_k_softmax."""

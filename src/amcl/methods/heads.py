@@ -12,12 +12,7 @@ from amcl.losses.base import HeadLoss, HeadReduction
 from amcl.methods.base import Method, MethodSettings, pair
 from amcl.modules import LastNorm, ProjectionHeads
 from amcl.settings import Rule, whole_number
-from amcl.temperature import (
-    ConstantSettings,
-    Temperature,
-    TemperatureSettings,
-    temperature_settings,
-)
+from amcl.temperature import TEMPERATURES, ConstantSettings, Temperature, TemperatureSettings
 from amcl.temperature.base import Sign
 from amcl.temperature.settings import switch
 
@@ -29,7 +24,7 @@ RULES = (
     Rule(
         fields=("omega_reduction", "omega_set", "omega_place", "similarity"),
         depends=("temperature",),
-        used=lambda values: temperature_settings(values["temperature"]).adapts,
+        used=lambda values: TEMPERATURES[values["temperature"]].adapts,
         belongs="adaptive temperatures (--temperature adaptive, with --heads 3)",
     ),
     Rule(

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from amcl.config import Config
-from amcl.methods import settings_class
+from amcl.methods import METHODS
 from amcl.recipes import sets
 
 Make = Callable[[str], Config]
@@ -83,7 +83,7 @@ def published(data: str, method: str) -> Config:
     """
     if method in _recipes:
         return _recipes[method](data)
-    settings = settings_class(method)
+    settings = METHODS[method].settings_class
     return replace(sets.base(data, settings.network), method=settings())
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from amcl.files import expand_home
 from amcl.report.blocks import Section
 from amcl.report.page import Page, check_replaceable, require_map
 from amcl.report.runs import ReportSettings, Run, read_runs
@@ -46,7 +47,7 @@ def report(
     settings = ReportSettings() if settings is None else settings
     require_map(settings.map)
     if out is None:
-        out = Path(paths[0]).expanduser() / "report.html" if len(paths) == 1 else "report.html"
+        out = expand_home(paths[0]) / "report.html" if len(paths) == 1 else "report.html"
     check_replaceable(Path(out))
     return page_of(read_runs(paths, settings), settings).write(out)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from amcl.checkpoints.evaluations import Result, read_results
 from amcl.config.fields import effect_of
+from amcl.files import expand_home
 from amcl.results.record import Record
 from amcl.text_files import read_toml
 
@@ -26,7 +27,7 @@ def run_folders(paths: Sequence[str | Path], command: str) -> list[Path]:
     if not paths:
         raise ValueError(f"name the run folders: {command} RUN RUN …")
     folders: dict[Path, Path] = {}
-    for path in (Path(path).expanduser() for path in paths):
+    for path in (expand_home(path) for path in paths):
         first = folders.setdefault(path.resolve(), path)
         if first is not path:
             raise ValueError(f"{path} is given twice (as {first}): leave one out.")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from amcl.printable import printable
+from amcl.printable import printable_lines
 
 if TYPE_CHECKING:
     import rich.console
@@ -83,7 +83,7 @@ class Table:
         """Rows of cells."""
         cells = [[c if isinstance(c, Cell) else Cell(c) for c in row] for row in self.rows]
         return [
-            [replace(c, text=printable(c.text), small=printable(c.small)) for c in row]
+            [replace(c, text=printable_lines(c.text), small=printable_lines(c.small)) for c in row]
             for row in cells
         ]
 

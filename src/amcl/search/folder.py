@@ -1,11 +1,8 @@
 """The definition of a study, and its folder."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
-
-import tomli_w
+from typing import Any, Literal, NotRequired, TypedDict
 
 from amcl.config import Config
 from amcl.config.fields import differing, on_machine
@@ -16,6 +13,7 @@ from amcl.search.space import Space, space_from
 from amcl.settings import choose, whole_number
 from amcl.sweep.storage import FILE, without_password
 from amcl.sweep.study_folder import StudyFolder
+from amcl.text_files import read_toml, require, to_toml
 
 Pruner = Literal["median", "halving", "off"]
 PRUNERS: tuple[Pruner, ...] = Pruner.__args__  # type: ignore[attr-defined]
@@ -116,7 +114,7 @@ class SearchFolder(StudyFolder):
     def remember_trials(self, trials: int) -> None:
         """Write the number of trials to run into the listing, for when the study is resumed."""
         if trials != self.trials():
-            write_text(self.listing, tomli_w.dumps({**self.read_listing(), "trials": trials}))
+            write_text(self.listing, to_toml({**self.read_listing(), "trials": trials}))
 
     def check_free(self, definition: Definition) -> None:
         """Raise an error if something else is here than the beginning of this very study."""
@@ -131,17 +129,15 @@ class SearchFolder(StudyFolder):
         listing = {"study": study, "storage": without_password(storage), "trials": trials}
         listing |= {n: v for n, v in definition.to_dict().items() if n not in ("kind", "config")}
         write_text(self.base, definition.config.to_toml())
-        write_text(self.listing, tomli_w.dumps(listing))
+        write_text(self.listing, to_toml(listing))
 
     def read_listing(self) -> dict[str, Any]:
         """Return the contents of `study.toml`."""
         try:
-            listing = tomllib.loads(self.listing.read_text(encoding="utf-8"))
-        except tomllib.TOMLDecodeError as error:
-            raise RunError(f"{self.listing} is damaged: {error!r}.") from None
-        names = ("study", "storage", "space", "objective", "pruner")
-        if missing := [name for name in names if name not in listing]:
-            raise RunError(f"{self.listing} is damaged: it has no {', '.join(missing)}.")
+            listing = read_toml(self.listing)
+            require(listing, _Listing, self.listing)
+        except ValueError as error:
+            raise RunError(str(error)) from None
         return listing
 
     def _has_base_of(self, definition: Definition) -> bool:
@@ -150,3 +146,14 @@ class SearchFolder(StudyFolder):
             return self.base.read_bytes() == definition.config.to_toml().encode()
         except OSError:
             return False
+
+
+class _Listing(TypedDict):
+    """Content of `study.toml`."""
+
+    study: str
+    storage: str
+    space: dict[str, str]
+    objective: str
+    pruner: str
+    trials: NotRequired[int]

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from amcl.results import Record
+from amcl.files import check_name
+from amcl.results import Record, Status
 from amcl.sweep import storage
 from amcl.sweep.study_folder import StudyFolder
 from amcl.sweep.workers import Tell, work_together
+from amcl.text_files import require
 
 if TYPE_CHECKING:
     import optuna
@@ -78,7 +80,10 @@ class Trials:
         self._by_run: dict[str, list[FrozenTrial]] = {}
         trials = study.get_trials(deepcopy=False)
         for trial in trials:
+            where = f"trial {trial.number} in the storage"
+            require(trial.user_attrs, _Attributes, where)
             if RUN in trial.user_attrs:
+                check_name(trial.user_attrs[RUN], where)
                 self._by_run.setdefault(trial.user_attrs[RUN], []).append(trial)
         self.count = len(trials)
 
@@ -104,6 +109,22 @@ class Trials:
         ended = self.ended(name)
         since = [trial for trial in self.of(name) if ended is None or trial.number > ended.number]
         return sum(t.state.name == "FAIL" and STOPPED not in t.user_attrs for t in since)
+
+
+class _StoredRecord(TypedDict):
+    """The record of a run in a storage."""
+
+    status: Status
+    reason: NotRequired[str]
+    metrics: NotRequired[dict[str, float]]
+    epoch: NotRequired[int | None]
+
+
+class _Attributes(TypedDict):
+    """Attributes of a trial in a storage, under the names `RUN` and `RECORD`."""
+
+    run: NotRequired[str]
+    record: NotRequired[_StoredRecord]
 
 
 def has_ended(trial: "FrozenTrial") -> bool:
@@ -273,7 +294,7 @@ class _Worker:
         return True
 
 
-def _attribute(record: Record) -> dict[str, Any]:
+def _attribute(record: Record) -> _StoredRecord:
     return {
         "status": record.status,
         "reason": record.reason,

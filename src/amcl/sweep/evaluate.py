@@ -8,7 +8,7 @@ from typing import Any, Literal
 from amcl.checkpoints.load import open_model
 from amcl.config import Config
 from amcl.data import has_test_split
-from amcl.evaluation import find_protocol
+from amcl.evaluation import PROTOCOLS
 from amcl.evaluation.build import EvaluationData, make_evaluation
 
 Split = Literal["auto", "test", "validation"]
@@ -21,7 +21,7 @@ def splits_for(protocol: str, split: Split) -> tuple[str, ...]:
     Images without labels are all of the split "train".
     """
     splits: tuple[str, ...] = ("test", "validation") if split == "auto" else (split,)
-    return splits if find_protocol(protocol).needs_labels else (*splits, "train")
+    return splits if PROTOCOLS[protocol].needs_labels else (*splits, "train")
 
 
 def metrics_of(metrics: Mapping[str, float], protocol: str, split: str) -> dict[str, float]:

@@ -1,15 +1,14 @@
 """The folder of a sweep, and the study that holds its runs."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from amcl.config import Config
 from amcl.config.fields import differing
 from amcl.errors import RunError
-from amcl.evaluation import find_protocol
+from amcl.evaluation import PROTOCOLS
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.settings import choose
@@ -18,6 +17,7 @@ from amcl.sweep.evaluate import SPLITS, Split
 from amcl.sweep.grid import Point, unnamed_differences
 from amcl.sweep.storage import FILE, without_password
 from amcl.sweep.study_folder import StudyFolder
+from amcl.text_files import read_json, require, to_json
 
 if TYPE_CHECKING:
     import optuna
@@ -60,6 +60,7 @@ class SweepFolder(StudyFolder):
             return []
         attributes = self.study.user_attrs.items()
         entries = [entry for name, entry in attributes if name.startswith(_POINT)]
+        require(entries, list[_Entry], f"the storage of {self.path}")
         return [
             Point(values=entry["values"], config=Config.from_toml(entry["config"]))
             for entry in sorted(entries, key=lambda entry: entry["order"])
@@ -92,7 +93,7 @@ class SweepFolder(StudyFolder):
             "protocols": list(protocols),
             "split": split,
         }
-        write_text(self.listing, json.dumps(listing, indent=1, ensure_ascii=False) + "\n")
+        write_text(self.listing, to_json(listing) + "\n")
         for point in points:
             if stored.get(point.name) != point:
                 order = [*stored, point.name].index(point.name)
@@ -157,14 +158,34 @@ class SweepFolder(StudyFolder):
 
     def read_listing(self) -> dict[str, Any]:
         """Return the contents of `sweep.json`."""
+        # Without a study, the same grid still resumes the folders of its runs.
+        listing = {"storage": "", "study": self.path.resolve().name}
         try:
-            listing = json.loads(self.listing.read_text(encoding="utf-8"))
+            listing |= read_json(self.listing)
+            require(listing, _Listing, self.listing)
+        except ValueError as error:
+            raise RunError(str(error)) from None
+        try:
             for protocol in listing["protocols"]:
-                find_protocol(protocol)
+                PROTOCOLS[protocol]
             choose("split", listing["split"], SPLITS)
-            # Without a study, the same grid still resumes the folders of its runs.
-            listing.setdefault("storage", "")
-            listing.setdefault("study", self.path.resolve().name)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunError(f"{self.listing} is damaged: {error!r}.") from None
-        return dict(listing)
+        except ValueError as error:
+            raise RunError(f"{self.listing} is damaged: {error}") from None
+        return listing
+
+
+class _Entry(TypedDict):
+    """A run in the storage."""
+
+    order: int
+    values: dict[str, Any]
+    config: str
+
+
+class _Listing(TypedDict):
+    """Content of `sweep.json`."""
+
+    storage: str
+    study: str
+    protocols: list[str]
+    split: str

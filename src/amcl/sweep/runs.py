@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amcl.errors import Interrupted
-from amcl.evaluation import find_protocol
+from amcl.evaluation import PROTOCOLS
 from amcl.files import write_text
 from amcl.results import Record
 from amcl.results.groups import MEASURED
@@ -81,7 +81,7 @@ def sweep(
     whole_number("jobs", jobs)
     choose("split", split, SPLITS)
     for protocol in protocols:
-        find_protocol(protocol)
+        PROTOCOLS[protocol]
     points = [Point(values=p.values, config=for_workers(p.config)) for p in points]
     for point in points if protocols else ():
         check_split(point.config, split)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from amcl import signals
 from amcl.config import Config
 from amcl.errors import Interrupted, RunError
 from amcl.redaction import redact
@@ -25,7 +26,7 @@ from amcl.training.display import log_to_console
 Tell = Callable[[str], None]
 Work = Callable[[Tell], None]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (*signals.STOP, *signals.SAVE)
 
 
 def for_workers(config: Config) -> Config:
@@ -42,7 +43,8 @@ def for_workers(config: Config) -> Config:
 def work_together(work: Work, jobs: int, tell: Tell, logs: Path) -> None:
     """Have several processes do `work`, each until it returns.
 
-    Ctrl-C and SIGTERM are passed on to all processes, which save their runs.
+    Signals to stop (Ctrl-C, SIGTERM, SIGHUP, SIGXCPU) and to save (SIGUSR1) are passed on to all
+    processes, which save their runs.
 
     Args:
         work: Function of a function that prints a line; it must be picklable.
@@ -124,6 +126,7 @@ def _child(work: Work, sender: Connection, log: Path, threads: int, gpu: str | N
     torch.set_num_threads(threads)
     log_to_console(logging.INFO)
     try:
+        signals.handle(signals.SAVE, signal.SIG_IGN)  # between two runs there is nothing to save
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         work(sender.send)
     except (Interrupted, KeyboardInterrupt):
@@ -147,8 +150,7 @@ class _Children:
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "_Children":
-        for number in _SIGNALS:
-            self._handlers[number] = signal.signal(number, self._pass)
+        self._handlers = signals.handle(_SIGNALS, self._pass)
         return self
 
     def start(self, child: Any) -> None:
@@ -166,11 +168,11 @@ class _Children:
             self._send(signal.SIGTERM)
         for child in self.processes:
             child.join()
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+        signals.restore(self._handlers)
 
     def _pass(self, number: int, frame: FrameType | None) -> None:
-        self.signal = number
+        if number in signals.STOP:
+            self.signal = number
         self._send(number)
 
     def _send(self, number: int) -> None:

@@ -20,17 +20,12 @@ from amcl.temperature.constant import (
     LearnableTemperature,
 )
 from amcl.temperature.schedule import ScheduledSettings, ScheduledTemperature
-from amcl.temperature.settings import (
-    TemperatureSettings,
-    register_temperature,
-    temperature_names,
-    temperature_settings,
-    unregister_temperature,
-)
+from amcl.temperature.settings import TEMPERATURES, TemperatureSettings, register_temperature
 from amcl.temperature.split import SplitTemperature
 from amcl.temperature.uncertainty import UncertaintySettings, UncertaintyTemperature
 
 __all__ = [
+    "TEMPERATURES",
     "AdaptiveSettings",
     "AdaptiveTemperature",
     "ConstantSettings",
@@ -49,7 +44,4 @@ __all__ = [
     "prior_inside",
     "range_around",
     "register_temperature",
-    "temperature_names",
-    "temperature_settings",
-    "unregister_temperature",
 ]

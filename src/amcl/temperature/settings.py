@@ -8,12 +8,12 @@ from amcl.registry import Registry
 from amcl.settings import Rule, positive_number
 from amcl.temperature.base import Temperature
 
-ENTRY_POINTS = "amcl.temperatures"
-"""Entry-point group in which installed packages name modules that register schemes."""
-
 S = TypeVar("S", bound="type[TemperatureSettings]")
 
-_schemes = Registry["type[TemperatureSettings]"]("temperature", "amcl.temperature", ENTRY_POINTS)
+TEMPERATURES = Registry["type[TemperatureSettings]"](
+    "temperature", "amcl.temperature", "amcl.temperatures"
+)
+"""Settings of all temperature schemes, with those of installed packages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class TemperatureSettings:
     entries of ``[method.temperature]`` in TOML files.
 
     Example:
-        >>> settings = temperature_settings("constant")(tau=0.2)
+        >>> settings = TEMPERATURES["constant"](tau=0.2)
         >>> settings.adapts, settings.typical(dim=128), settings.summary(dim=128)
         (False, 0.2, 'constant, 0.2')
     """
@@ -117,59 +117,12 @@ def register_temperature(settings: S) -> S:
         ...
         ...     def build(self, dim):
         ...         return ConstantTemperature(0.5)
-        >>> "half" in temperature_names()
+        >>> "half" in TEMPERATURES
         True
-        >>> unregister_temperature("half")
+        >>> TEMPERATURES.unregister("half")
     """
-    _schemes.register(settings.name, settings)
+    TEMPERATURES.register(settings.name, settings)
     return settings
-
-
-def unregister_temperature(name: str) -> None:
-    """Remove a temperature scheme from the registry.
-
-    Args:
-        name: Name of a registered scheme.
-
-    Example:
-        >>> @register_temperature
-        ... @dataclass(frozen=True, kw_only=True)
-        ... class TrialSettings(TemperatureSettings):
-        ...     name: ClassVar[str] = "trial"
-        >>> unregister_temperature("trial")
-        >>> "trial" in temperature_names()
-        False
-    """
-    _schemes.unregister(name)
-
-
-def temperature_names() -> tuple[str, ...]:
-    """Return the names of all registered temperature schemes.
-
-    Returns:
-        Names in alphabetical order, with those of installed packages.
-
-    Example:
-        >>> "adaptive" in temperature_names()
-        True
-    """
-    return _schemes.names()
-
-
-def temperature_settings(name: str) -> type[TemperatureSettings]:
-    """Return the dataclass of a scheme's settings.
-
-    Args:
-        name: Name of a registered scheme.
-
-    Returns:
-        The class that was registered.
-
-    Example:
-        >>> temperature_settings("learnable")().tau
-        0.1
-    """
-    return _schemes[name]
 
 
 def schemes_with(field: str) -> tuple[str, ...]:
@@ -182,7 +135,7 @@ def schemes_with(field: str) -> tuple[str, ...]:
         >>> schemes_with("tau_period")
         ('scheduled',)
     """
-    return tuple(name for name in temperature_names() if field in field_names(name))
+    return tuple(name for name in TEMPERATURES if field in field_names(name))
 
 
 def field_names(name: str) -> tuple[str, ...]:
@@ -195,7 +148,7 @@ def field_names(name: str) -> tuple[str, ...]:
         >>> field_names("constant")
         ('tau',)
     """
-    return tuple(field.name for field in fields(temperature_settings(name)))
+    return tuple(field.name for field in fields(TEMPERATURES[name]))
 
 
 def switch(
@@ -220,5 +173,5 @@ def switch(
     if name == current.name:
         return current
     values = {**defaults, **{field: getattr(current, field) for field in field_names(current.name)}}
-    scheme = temperature_settings(name)
+    scheme = TEMPERATURES[name]
     return scheme(**{field: values[field] for field in field_names(name) if field in values})

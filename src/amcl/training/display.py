@@ -6,12 +6,12 @@ from types import TracebackType
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from amcl.console import SafeConsole
+from amcl.console import stderr_console
 from amcl.printable import PrintableFormatter
 from amcl.progress import duration
 
 logger = logging.getLogger("amcl")
-console = SafeConsole(stderr=True, highlight=False)
+console = stderr_console()
 
 _SECONDS = 30.0  # at least between lines within an epoch
 _PARTS = 10  # at most so many lines within an epoch

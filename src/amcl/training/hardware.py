@@ -1,11 +1,10 @@
-"""Devices and precision, handed to Lightning Fabric; requests to stop."""
+"""Devices and precision, handed to Lightning Fabric; requests to stop or to save."""
 
 from __future__ import annotations
 
 import inspect
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from amcl import signals
 from amcl.config import HardwareSettings
 from amcl.errors import Interrupted, RunError, StoppedWaiting
 
@@ -106,22 +106,24 @@ def _precision(name: str, accelerator: str) -> str:
 
 
 class StopRequest:
-    """Turns Ctrl-C and SIGTERM into a request that the loop grants between two steps.
+    """Turns signals into requests that the loop grants between two steps.
 
-    A second Ctrl-C interrupts at once. Outside the main thread, which alone gets signals, it does
-    nothing.
+    Ctrl-C, SIGTERM, SIGHUP and SIGXCPU ask for a stop, SIGUSR1 for a checkpoint. A second Ctrl-C
+    interrupts at once. Outside the main thread, which alone gets signals, it does nothing.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self._save = False
         self._requested = 0.0
         self._message: str | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._request)
+        self._before = {
+            **signals.handle(signals.STOP, self._request),
+            **signals.handle(signals.SAVE, self._request_checkpoint),
+        }
         return self
 
     def __exit__(
@@ -130,8 +132,7 @@ class StopRequest:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        signals.restore(self._before)
 
     @contextmanager
     def at_once(self, message: str) -> Iterator[None]:
@@ -152,6 +153,13 @@ class StopRequest:
         if self.signal is not None and time.monotonic() - self._requested >= patience:
             raise StoppedWaiting
 
+    def take_save(self) -> bool:
+        """Return whether a checkpoint was asked for since the last call."""
+        if not self._save:  # a signal that comes here is for the next call
+            return False
+        self._save = False
+        return True
+
     def _request(self, number: int, frame: FrameType | None) -> None:
         if self.signal == signal.SIGINT and number == signal.SIGINT:
             raise KeyboardInterrupt
@@ -159,3 +167,6 @@ class StopRequest:
         self._requested = time.monotonic()
         if self._message is not None:
             raise Interrupted(self._message, number)
+
+    def _request_checkpoint(self, number: int, frame: FrameType | None) -> None:
+        self._save = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from functools import partial
 
@@ -14,6 +15,8 @@ from amcl.training.log import RunLog
 from amcl.training.saving import CheckpointPolicy
 from amcl.training.trainer import Trainer
 
+logger = logging.getLogger("amcl")
+
 PATIENCE = 5.0  # seconds that processes which were asked to stop wait for images
 
 
@@ -24,7 +27,7 @@ def train(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: StopReq
         trainer: The task and its state, new or from a checkpoint.
         saving: Checkpoints, and when they are written.
         log: Metrics and progress.
-        stop: Request to stop by a signal: it is granted between two steps.
+        stop: Requests to stop or to save by signals: they are granted between two steps.
 
     Raises:
         Interrupted: A signal came, and everything is saved.
@@ -61,7 +64,7 @@ def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: S
                 raise _without_images(error, saving, stop) from error
             if not (ends_epoch or trainer.step % check_every == 0):
                 continue
-            mean_loss, stopped = _agree(trainer, loss, stop)
+            mean_loss, stopped, save = _agree(trainer, loss, stop)
             if not torch.isfinite(mean_loss):
                 raise NonFiniteError("the loss")
             log.step(trainer.step, mean_loss.item(), lr)
@@ -72,17 +75,22 @@ def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: S
                 task.end_epoch(trainer.step, log)
                 fabric.barrier()
                 log.display.mark(trainer.step)
-            saving.save_if_due(stopped)
+            saving.save_if_due(stopped or save)
+            if save and not stopped and fabric.is_global_zero:
+                logger.info(saving.saved_on_request())
             if stopped:
                 raise Interrupted(saving.how_to_resume(), stop.signal)
 
 
-def _agree(trainer: Trainer, loss: torch.Tensor, stop: StopRequest) -> tuple[torch.Tensor, bool]:
-    """Return the mean loss of all processes, and whether any was asked to stop."""
-    requested = torch.tensor(float(stop.signal is not None), device=loss.device)
-    mean = mean_over_ranks(torch.stack([loss, trainer.loss_sum, requested]))
-    trainer.loss_sum.copy_(mean[1])
-    return mean[0], mean[2].item() > 0
+def _agree(
+    trainer: Trainer, loss: torch.Tensor, stop: StopRequest
+) -> tuple[torch.Tensor, bool, bool]:
+    """Return the mean loss of all processes, and whether any was asked to stop, and to save."""
+    requests = [float(stop.signal is not None), float(stop.take_save())]
+    values = [loss, trainer.loss_sum, *torch.tensor(requests, device=loss.device)]
+    mean_loss, loss_sum, stopped, save = mean_over_ranks(torch.stack(values))
+    trainer.loss_sum.copy_(loss_sum)
+    return mean_loss, stopped.item() > 0, save.item() > 0
 
 
 def _without_images(error: Exception, saving: CheckpointPolicy, stop: StopRequest) -> Exception:

@@ -68,7 +68,7 @@ def pretrain(
 
     Raises:
         RunError: The run cannot start or continue.
-        Interrupted: Ctrl-C or SIGTERM stopped the run, and everything is saved.
+        Interrupted: Ctrl-C, SIGTERM or SIGHUP stopped the run, and everything is saved.
         NonFiniteError: The run has diverged.
 
     Example:

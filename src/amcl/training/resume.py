@@ -59,7 +59,7 @@ def restore(trainer: Trainer, state: Mapping[str, Any], path: Path) -> None:
     expected = trainer.optimizer.state_dict()
     try:
         require(state, _Training, path)
-        if not 0 <= state["step"] or not state["loss_sum"].isfinite().all():
+        if not state["step"] >= 0 or not state["loss_sum"].isfinite().all():
             raise ValueError("it has a step below 0, or a loss that is not finite")
         trainer.load_state_dict(dict(state))
         _check_optimizer(trainer, expected)
@@ -73,9 +73,7 @@ def restore(trainer: Trainer, state: Mapping[str, Any], path: Path) -> None:
 
 def _check_optimizer(trainer: Trainer, expected: dict[str, Any]) -> None:
     """Raise an error if the loaded state of the optimizer would fail in the next step."""
-    for group, new in zip(
-        trainer.optimizer.param_groups, expected["param_groups"], strict=True
-    ):
+    for group, new in zip(trainer.optimizer.param_groups, expected["param_groups"], strict=True):
         for name, value in new.items():
             if name != "params" and type(group[name]) is not type(value):
                 raise ValueError(f"{name} of the optimizer is {group[name]!r:.60}")

@@ -16,7 +16,7 @@ class CheckpointPolicy:
     """Saves a trainer's state when it is due; only the first process writes.
 
     Checkpoints are due at the ends of epochs (`save_every`), after `save_minutes`, where one is to
-    be kept (`keep_every`), at the end of the training and when it is stopped.
+    be kept (`keep_every`), at the end of the training, and when a signal asks for one.
 
     Args:
         trainer: The trainer whose state is saved.
@@ -68,11 +68,11 @@ class CheckpointPolicy:
                 save_checkpoint(self.path, state, self.keep_last)
         self._saved = time.monotonic()
 
-    def save_if_due(self, stopped: bool = False) -> None:
+    def save_if_due(self, requested: bool = False) -> None:
         """Save the state if it is due, and keep the checkpoint of the epoch if that is asked for.
 
         Args:
-            stopped: The training was asked to stop, and so everything is saved.
+            requested: A signal asked for it, to stop or to continue.
         """
         task = self.trainer.task
         step = self.trainer.step
@@ -80,7 +80,7 @@ class CheckpointPolicy:
         keep = task.ends_epoch(step, self.keep_every)
         due = task.ends_epoch(step, self.save_every) and seconds > PAUSE
         late = seconds >= 60 * self.save_minutes
-        if due or late or keep or stopped or step == task.total:
+        if due or late or keep or requested or step == task.total:
             self.save()
             self._keep()
 
@@ -105,6 +105,13 @@ class CheckpointPolicy:
         if self.path.exists():
             return f"The last good checkpoint is kept: {self.path}. "
         return "No checkpoint had been written. "
+
+    def saved_on_request(self) -> str:
+        """Return a line on the checkpoint that a signal asked for."""
+        step = f"step {self.trainer.step} of {self.trainer.task.total}"
+        if self.path is None:
+            return f"a signal asked for a checkpoint after {step}, but this training writes none"
+        return f"saved after {step}, as a signal asked: training continues"
 
     def how_to_resume(self) -> str:
         """Return what to do after a stop."""

@@ -8,6 +8,7 @@ from amcl.backbones import Backbone, load_backbone
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.errors import RunError
+from amcl.files import expand_home
 from amcl.methods import Method, make_method
 from amcl.modules import is_vit
 from amcl.seeds import seed_of
@@ -29,7 +30,7 @@ def fresh_method(config: Config, image_size: int) -> Method:
 def init_of(config: Config, folder: RunFolder) -> Path | None:
     """Return the backbone that a new run starts from; None for a random one."""
     if config.run.init is not None:
-        return Path(config.run.init).expanduser()
+        return expand_home(config.run.init)
     return folder.first_stage.backbone if first_stage(config) is not None else None
 
 

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 _GRAY = (0.2989, 0.587, 0.114)  # ITU-R BT.601, to torchvision's digits
 _TOUCH = 1e-3  # of a pixel: below it, a box that ends on a pixel's border does not touch the next
+_THINNEST = 4 * _TOUCH  # of a pixel: a thinner stretch might touch no pixel at all
 
 
 def planes(images: torch.Tensor) -> torch.Tensor:
@@ -189,6 +190,7 @@ def _resize_taps(start: torch.Tensor, length: torch.Tensor, pixels: int, size: i
 
     start, length: (V, N) in pixels. T is enough for any stretch.
     """
+    start, length = _at_least_thinnest(start, length, pixels)
     scale = length / size
     support = scale.clamp_min(1)[..., None, None]
     centers = torch.arange(size, device=start.device) + 0.5
@@ -201,6 +203,15 @@ def _resize_taps(start: torch.Tensor, length: torch.Tensor, pixels: int, size: i
     weight *= (pixel > begin - 1 + _TOUCH) & (pixel < end - _TOUCH)
     weight /= weight.sum(-1, keepdim=True)
     return Taps(pixel.clamp_(0, pixels - 1).to(torch.int32), weight)
+
+
+def _at_least_thinnest(
+    start: torch.Tensor, length: torch.Tensor, pixels: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Widen stretches of almost no length, as crops of very long and thin images have."""
+    thin = length < _THINNEST
+    widened = (start + length / 2 - _THINNEST / 2).clamp(0, pixels - _THINNEST)
+    return torch.where(thin, widened, start), length.clamp_min(_THINNEST)
 
 
 def _weighted_rows(images: torch.Tensor, taps: Taps) -> torch.Tensor:

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.config import Config
 from amcl.data.builtin import SIZE
-from amcl.data.named import NAMED
+from amcl.data.named import DATASETS
 from amcl.methods import Method, make_method
 from amcl.seeds import generator
 from amcl.settings import whole_number
@@ -136,8 +136,8 @@ def image_size_of(config: Config) -> int:
         return settings.image_size
     if settings.source == "builtin":
         return SIZE
-    if settings.source in NAMED:
-        return NAMED[settings.source].image_size
+    if settings.source in DATASETS:
+        return DATASETS[settings.source].image_size
     # With no memory to keep them in, nothing is decoded.
     return load_data(replace(config, data=replace(settings, memory=0.0, probe="none"))).image_size
 

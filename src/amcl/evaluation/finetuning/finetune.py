@@ -110,7 +110,8 @@ def finetune(
         Accuracies after the last epoch, losses and weights.
 
     Raises:
-        Interrupted: Ctrl-C or SIGTERM stopped the training, and it is saved in `checkpoint`.
+        Interrupted: Ctrl-C, SIGTERM or SIGHUP stopped the training, and it is saved in
+            `checkpoint`.
         NonFiniteError: The training has diverged.
 
     Example:

@@ -8,7 +8,7 @@ from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.specs import BASELINE, CellSpec, Metric, TableSpec, with_field
 from amcl.recipes import as_published, with_amcl
-from amcl.temperature import temperature_settings
+from amcl.temperature import TEMPERATURES
 
 
 @analysis(
@@ -23,7 +23,7 @@ from amcl.temperature import temperature_settings
 def temperatures(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
     """Return the schemes with several heads, beside the method as published."""
     method: Any = base.method
-    refused = {name: method.refusal(temperature_settings(name)) for name in values}
+    refused = {name: method.refusal(TEMPERATURES[name]) for name in values}
     notes = tuple(f"{name} is left out: it {reason}." for name, reason in refused.items() if reason)
     values = [name for name in values if not refused[name]]
     configs = {BASELINE: as_published(base)} | {v: with_scheme(base, v) for v in values}

@@ -11,7 +11,7 @@ from amcl.experiments.costs import design_topic
 from amcl.experiments.paper.registry import ENTRIES, Entry, analyze, entry, entry_of_analyses
 from amcl.experiments.scales import Scale
 from amcl.experiments.specs import BASELINE, KNN, LINEAR, SIDE, CellSpec, TableSpec, of_pairs, sides
-from amcl.methods import settings_class
+from amcl.methods import METHODS
 from amcl.recipes import as_published, recipe, with_amcl
 
 _VITS = ("vit_base_patch16_224", "vit_large_patch16_224")
@@ -94,7 +94,7 @@ def backbones(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
         if scale.own_data:
             base = with_values(base, {"epochs": 400})
         [spec] = ANALYSES["backbones"].specs(base, names, LINEAR)
-        title = f"Backbones and epochs: {settings_class(method).title}"
+        title = f"Backbones and epochs: {METHODS[method].settings_class.title}"
         cells = tuple(_for_vits(cell) for cell in spec.cells)
         specs.append(replace(spec, name=f"backbones-{method}", title=title, cells=cells))
     return specs
@@ -161,6 +161,6 @@ def wider_head(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     specs = []
     for method in ("simclr", "barlow"):
         [spec] = analyze(scale, "wider", scale.config(sets[0], method))
-        title = f"{spec.title}: {settings_class(method).title}"
+        title = f"{spec.title}: {METHODS[method].settings_class.title}"
         specs.append(replace(spec, name=f"wider-{method}", title=title, notes=(note,)))
     return specs

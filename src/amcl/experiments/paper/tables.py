@@ -25,7 +25,7 @@ from amcl.experiments.specs import (
     TableSpec,
     sides,
 )
-from amcl.methods import settings_class
+from amcl.methods import METHODS
 from amcl.recipes import recipe, with_amcl
 from amcl.results import Table
 
@@ -68,7 +68,10 @@ def _losses(scale: Scale, data: str, amcl: bool) -> TableSpec:
     for method in ALL:
         config = _config(scale, data, method)
         name, *equations = _LOSSES[method]
-        labels = {"method": settings_class(method).title, "loss": f"{name} (Eq. {equations[amcl]})"}
+        labels = {
+            "method": METHODS[method].settings_class.title,
+            "loss": f"{name} (Eq. {equations[amcl]})",
+        }
         cells += [
             CellSpec(
                 labels={**labels, "number": metric.name},
@@ -99,7 +102,7 @@ def methods(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
 def _methods_by(metric: Metric, scale: Scale, sets: tuple[str, ...]) -> TableSpec:
     cells = [
         CellSpec(
-            labels={"data": data, SIDE: side, "method": settings_class(method).title},
+            labels={"data": data, SIDE: side, "method": METHODS[method].settings_class.title},
             config=c,
             metric=metric,
         )
@@ -148,7 +151,7 @@ def vision_transformers(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
                 CellSpec(
                     labels={
                         "backbone": backbone,
-                        "method": settings_class(method).title,
+                        "method": METHODS[method].settings_class.title,
                         SIDE: side,
                     },
                     config=config,
@@ -194,7 +197,7 @@ def augmentations(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     for method in RESNETS:
         [spec] = analyze(scale, "augmentations", _config(scale, sets[0], method))
         cells += [
-            replace(cell, labels={**cell.labels, "method": settings_class(method).title})
+            replace(cell, labels={**cell.labels, "method": METHODS[method].settings_class.title})
             for cell in spec.cells
         ]
     cells.sort(key=lambda cell: len(cell.labels["augmentations"]))

@@ -11,12 +11,10 @@ from amcl.registry import Registry
 if TYPE_CHECKING:
     from amcl.losses.contrastive import ContrastiveLoss
 
-ENTRY_POINTS = "amcl.forms"
-"""Entry-point group in which installed packages name modules that register forms."""
-
 C = TypeVar("C", bound="type[Form]")
 
-_forms = Registry["type[Form]"]("form", "amcl.losses.forms", ENTRY_POINTS)
+FORMS = Registry["type[Form]"]("form", "amcl.losses.forms", "amcl.forms")
+"""All forms of the contrastive loss, with those of installed packages."""
 
 
 class Form:
@@ -30,7 +28,7 @@ class Form:
         >>> loss = ContrastiveLoss(1, ConstantTemperature(0.5))
         >>> tau = torch.tensor([0.5])
         >>> pairs = Compared(torch.ones(1, 2, 1), tau, torch.zeros(1, 2, 4), tau, None)
-        >>> value, _ = find_form("softmax")().contrast(loss, pairs, prior_tau=0.5)
+        >>> value, _ = FORMS["softmax"]().contrast(loss, pairs, prior_tau=0.5)
         >>> value  # log(1 + 4 e⁻²) of both anchors
         tensor([[0.4327, 0.4327]])
     """
@@ -96,58 +94,12 @@ def register_form(form: C) -> C:
         ...     def contrast(self, loss, pairs, prior_tau):
         ...         hardest = pairs.s_neg.amax(-1)
         ...         return (hardest - pairs.s_pos.squeeze(-1) + 0.5).relu(), pairs
-        >>> "margin" in form_names()
+        >>> "margin" in FORMS
         True
-        >>> unregister_form("margin")
+        >>> FORMS.unregister("margin")
     """
-    _forms.register(form.name, form)
+    FORMS.register(form.name, form)
     return form
-
-
-def unregister_form(name: str) -> None:
-    """Remove a form from the registry.
-
-    Args:
-        name: Name of a registered form.
-
-    Example:
-        >>> @register_form
-        ... class TrialForm(Form):
-        ...     name = "trial"
-        >>> unregister_form("trial")
-        >>> "trial" in form_names()
-        False
-    """
-    _forms.unregister(name)
-
-
-def form_names() -> tuple[str, ...]:
-    """Return the names of all registered forms.
-
-    Returns:
-        Names in alphabetical order, with those of installed packages.
-
-    Example:
-        >>> form_names()
-        ('max', 'softmax', 'top_k', 'top_k_softmax')
-    """
-    return _forms.names()
-
-
-def find_form(name: str) -> type[Form]:
-    """Return the class of a form.
-
-    Args:
-        name: Name of a registered form. An unknown name is an error that says the nearest one.
-
-    Returns:
-        The class that was registered.
-
-    Example:
-        >>> find_form("top_k").takes_top_k
-        True
-    """
-    return _forms[name]
 
 
 def omega_of_negatives(loss: "ContrastiveLoss", pairs: Compared, prior_tau: float) -> torch.Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from amcl.analysis.cost import cost_of, cost_table, image_size_of
+from amcl.backbones import stored_image_size
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.errors import RunError
@@ -13,7 +14,6 @@ from amcl.report.blocks import Block, Note, Paragraph, Section
 from amcl.report.runs import Run
 from amcl.results import Table
 from amcl.results.formatting import MISSING
-from amcl.tensor_files import read_metadata
 
 HOW = (
     "Heads and temperatures are there in training alone: the trained backbone costs the same. The "
@@ -79,9 +79,9 @@ def _size(run: Run) -> int:
     if run.sample is not None:
         return int(run.sample.views.shape[-1])
     if backbone.is_file():
-        metadata = read_metadata(backbone)
-        if metadata is not None:
-            return int(metadata["image_size"])
+        image_size = stored_image_size(backbone)
+        if image_size is not None:
+            return image_size
     return image_size_of(run.config)
 
 
