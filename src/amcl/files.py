@@ -1,11 +1,13 @@
 """Files that are written whole or not at all, hashes, and the home folder."""
 
+import fcntl
 import hashlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
@@ -19,16 +21,19 @@ _UNFINISHED = re.compile(r"\..+\.\d+\.writing")
 def whole_file(path: Path, older: Sequence[Path] = ()) -> Iterator[IO[bytes]]:
     """Open a file to write; it gets its name at the end, and an error leaves nothing behind.
 
+    What a killed process left of the same file is removed.
+
     Args:
         path: The file.
         older: Names that earlier files move along to, the newest first, before the new one takes
             its name. The last of them is replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A random name, which must be new: nobody can place a link there that would be followed.
-    temporary = path.with_name(f".{path.name}.{secrets.randbits(32)}.writing")
+    remove_unfinished(path.parent, path.name)
+    temporary = path
     try:
-        with temporary.open("xb") as file:
+        with _temporary_file(path) as file:
+            temporary = Path(file.name)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -37,12 +42,56 @@ def whole_file(path: Path, older: Sequence[Path] = ()) -> Iterator[IO[bytes]]:
                 source.replace(target)
         temporary.replace(path)
         _sync_folder(path.parent)
-    except OSError as error:  # raised again with the path that the caller gave
-        temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary != path:
+            temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # with the path that the caller gave
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
         raise
+
+
+@contextmanager
+def temporary_folder(path: Path) -> Iterator[Path]:
+    """Make a new folder beside a path, which is removed at the end.
+
+    What a killed process left of such a folder is removed, too.
+
+    Args:
+        path: The file or folder that is prepared in it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_unfinished(path.parent, path.name)
+    while True:
+        folder = _temporary_name(path)
+        folder.mkdir()
+        lock = os.open(folder, os.O_RDONLY)
+        try:
+            if _is_locked_now(lock):
+                yield folder
+                return
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
+
+
+def _temporary_file(path: Path) -> IO[bytes]:
+    """Open a new file beside another; it is being written for as long as it is locked."""
+    while True:
+        file = _temporary_name(path).open("xb")
+        if _is_locked_now(file.fileno()):
+            return file
+        file.close()
+
+
+def _temporary_name(path: Path) -> Path:
+    """Return a random name, which must be new: no link that someone placed there is followed."""
+    return path.with_name(f".{path.name}.{secrets.randbits(32)}.writing")
+
+
+def _is_locked_now(file: int) -> bool:
+    """Lock a new file or folder; False if another process removed it before it was locked."""
+    _lock(file)
+    return os.fstat(file).st_nlink > 0
 
 
 def is_free(path: Path, *allowed: str) -> bool:
@@ -55,11 +104,37 @@ def is_free(path: Path, *allowed: str) -> bool:
     return all(_UNFINISHED.fullmatch(e.name) or e.name in allowed for e in path.iterdir())
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Remove the unfinished files that killed processes left in a folder."""
+def remove_unfinished(folder: Path, name: str = "") -> None:
+    """Remove the unfinished files and folders that killed processes left in a folder.
+
+    Args:
+        folder: The folder.
+        name: Name of the file that they would have become; "" for any.
+    """
     for path in folder.iterdir():
-        if _UNFINISHED.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+        if _UNFINISHED.fullmatch(path.name) and path.name.startswith(f".{name}"):
+            with suppress(FileNotFoundError):
+                _remove_unlocked(path)
+
+
+def _remove_unlocked(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        if _lock(file) and path.is_dir():
+            shutil.rmtree(path)
+        elif _lock(file):
+            path.unlink()
+    finally:
+        os.close(file)
+
+
+def _lock(file: int) -> bool:
+    """Lock a file or folder until it is closed; return False where that is impossible."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # another process has it, or the file system has no locks
+        return False
+    return True
 
 
 def free_path(path: Path) -> Path:

@@ -1,11 +1,9 @@
 """Export of a model as files for other tools."""
 
-import json
 import logging
 import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 import torch
 
@@ -15,9 +13,9 @@ from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.method import saved_method
 from amcl.checkpoints.onnx_file import require_onnx, write_onnx
 from amcl.errors import RunError
-from amcl.files import digest, file_digest, write_text
+from amcl.files import digest, file_digest, remove_unfinished, temporary_folder, write_text
 from amcl.metrics.features import fingerprint
-from amcl.text_files import read_json, require
+from amcl.text_files import read_json, require, to_json
 
 LIST = "export.json"
 """File that lists what an export wrote, so that the next one knows its own files."""
@@ -68,9 +66,7 @@ def export(
     earlier = _earlier(folder, model)
     if onnx:
         require_onnx()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder.parent, prefix=".export-") as temporary:
-        staging = Path(temporary)
+    with temporary_folder(folder) as staging:
         export_backbone(staging / "backbone.safetensors", model.backbone, model.metadata())
         if heads and model.checkpoint is not None:
             _write_method(staging / "method.safetensors", model)
@@ -89,6 +85,8 @@ class _Written(TypedDict):
     """Digest of the weights."""
     files: dict[str, str]
     """File → SHA-256."""
+    before: NotRequired[dict[str, str]]
+    """The same of files that are being replaced; it is here until the export is complete."""
 
 
 def _folder(model: LoadedModel, out: Path | None) -> Path:
@@ -110,25 +108,31 @@ def _earlier(folder: Path, model: LoadedModel) -> _Written | None:
     """Return the export that the folder holds; an error if it holds anything else."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"{folder} is a file: choose a new folder with --out.")
-    present = set(os.listdir(folder)) - {LIST} if folder.exists() else set()
+    if not folder.exists():
+        return None
+    remove_unfinished(folder)
+    present = set(os.listdir(folder)) - {LIST}
     if not present:
         return None
     fix = "choose a new folder with --out."
     if not (folder / LIST).is_file():
         raise RunError(f"{folder} is not empty, and holds no export: {fix}")
     earlier = _read_list(folder / LIST)
-    others = sorted(present - earlier["files"].keys())
+    before = earlier.get("before", {})
+    others = sorted(present - earlier["files"].keys() - before.keys())
     if others:
         raise RunError(f"{folder} holds {', '.join(others)} beside an export: {fix}")
     if earlier["run"] != _run_of(model):
         raise RunError(f"{folder} holds the export of another run: {fix}")
-    changed = [n for n in sorted(present) if file_digest(folder / n) != earlier["files"][n]]
+    digests = {name: file_digest(folder / name) for name in sorted(present)}
+    known = [earlier["files"].items(), before.items()]
+    changed = [name for name, sha in digests.items() if all((name, sha) not in k for k in known)]
     if changed:
         raise RunError(
             f"{', '.join(changed)} in {folder} changed after the export and would be lost: move it "
             f"away, or {fix}"
         )
-    return earlier
+    return {**earlier, "files": digests}
 
 
 def _read_list(path: Path) -> _Written:
@@ -139,7 +143,7 @@ def _read_list(path: Path) -> _Written:
     except ValueError as error:
         raise RunError(f"{error} Remove the folder, or choose another: --out.") from None
     written: _Written = values
-    if foreign := sorted(written["files"].keys() - set(FILES)):
+    if foreign := sorted({*written["files"], *written.get("before", {})} - set(FILES)):
         raise RunError(
             f"{path} lists {', '.join(map(repr, foreign))}, which `amcl export` does not write: "
             "choose a new folder with --out."
@@ -165,13 +169,14 @@ def _write_method(path: Path, model: LoadedModel) -> None:
 def _move(
     staging: Path, folder: Path, model: LoadedModel, earlier: _Written | None, overwrite: bool
 ) -> list[Path]:
-    """Move the files into the folder one by one, each whole, and then list them."""
+    """Move the files into the folder one by one, each whole.
+
+    The list is there before and after, so that a later export knows what a killed one left.
+    """
     new = {path.name: file_digest(path) for path in sorted(staging.iterdir())}
     paths = [*(folder / name for name in new), folder / LIST]
     weights = fingerprint(model.backbone)
-    old = {}
-    if earlier is not None:
-        old = {name: sha for name, sha in earlier["files"].items() if (folder / name).exists()}
+    old = {} if earlier is None else earlier["files"]
     # Files of other weights would lie beside the new ones as if they belonged together.
     others = earlier is not None and earlier["weights"] != weights
     stale = old.keys() - new.keys() if others else set()
@@ -181,18 +186,19 @@ def _move(
             f"{folder} holds an earlier export, whose {', '.join(changed)} would be replaced: "
             "choose a new folder with --out, or replace it with --overwrite."
         )
-    if new.items() <= old.items() and not changed:
+    complete = earlier is not None and "before" not in earlier
+    if complete and new.items() <= old.items() and not changed:
         logger.info("%s holds this export already: nothing was written", folder)
         return paths
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        files = {name: sha for name, sha in old.items() if name not in stale} | new
+        listing = {"run": _run_of(model), "weights": weights, "files": files}
+        write_text(folder / LIST, to_json({**listing, "before": old}) + "\n")
         for name in new:
             (staging / name).replace(folder / name)
         for name in stale:
             (folder / name).unlink()
-        files = {name: sha for name, sha in old.items() if name not in stale} | new
-        listing = {"run": _run_of(model), "weights": weights, "files": files}
-        write_text(folder / LIST, json.dumps(listing, indent=2) + "\n")
+        write_text(folder / LIST, to_json(listing) + "\n")
     except OSError as error:
         raise RunError(f"could not write {folder} ({error}). Is the disk full?") from error
     return paths

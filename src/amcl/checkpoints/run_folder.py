@@ -4,6 +4,7 @@ import fcntl
 import json
 import logging
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypedDict
@@ -205,7 +206,7 @@ class RunFolder:
         self._drop_metrics_after(step)
         self._metrics = open_own(self.metrics, "a")
         self._log = open_own(self.log, "a")
-        self._handler = logging.StreamHandler(self._log)
+        self._handler = _LogFile(self._log)
         self._handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(self._handler)
         self._level = logger.level
@@ -253,6 +254,22 @@ class RunFolder:
         kept = [row for row in rows if row["step"] <= step]
         if len(kept) < len(rows):
             write_text(self.metrics, "".join(json.dumps(row) + "\n" for row in kept))
+
+
+class _LogFile(logging.StreamHandler[IO[str]]):
+    """Writes log messages to a file. Where that fails, as on a full disk, it says so once."""
+
+    def __init__(self, file: IO[str]) -> None:
+        super().__init__(file)
+        self.has_failed = False
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self.has_failed:
+            self.has_failed = True
+            logger.warning("%s cannot be written: %s", self.stream.name, error.strerror)
 
 
 class Resumed(NamedTuple):

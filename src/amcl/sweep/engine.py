@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict
 from amcl.files import check_name
 from amcl.results import Record, Status
 from amcl.sweep import storage
+from amcl.sweep.liveness import has_died, this_process
 from amcl.sweep.study_folder import StudyFolder
 from amcl.sweep.workers import Tell, work_together
 from amcl.text_files import require
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 RUN = "run"  # attribute of a trial: name of its run
 RECORD = "record"  # attribute of a trial that has ended
+PROCESS = "process"  # attribute of a trial: the process that carries it out, set first of all
 STOPPED = "stopped"  # attribute of a trial that ended through no fault of its run
 _MAX_DEATHS = 3  # number of processes that may die of one run before it counts as failed
 _POLL_SECONDS = 1.0  # time between two checks of the runs of other processes
@@ -121,9 +124,10 @@ class _StoredRecord(TypedDict):
 
 
 class _Attributes(TypedDict):
-    """Attributes of a trial in a storage, under the names `RUN` and `RECORD`."""
+    """Attributes of a trial in a storage, under the names `RUN`, `PROCESS` and `RECORD`."""
 
     run: NotRequired[str]
+    process: NotRequired[str]
     record: NotRequired[_StoredRecord]
 
 
@@ -206,6 +210,7 @@ class _Worker:
         while True:
             with storage.without_experimental_warnings():
                 optuna.storages.fail_stale_trials(self.study)
+            _fail_dead_trials(self.study)
             trials = Trials(self.study)
             for name in self.runs.names:
                 if self._is_free(trials, name) and not self._give_up(trials, name):
@@ -241,6 +246,7 @@ class _Worker:
     def _objective(self, trial: "optuna.Trial") -> float:
         import optuna
 
+        trial.set_user_attr(PROCESS, this_process())
         name = trial.user_attrs.get(RUN, "")
         trials = Trials(self.study)
         if name not in self.runs.names or not self._is_free(trials, name, trial.number):
@@ -292,6 +298,25 @@ class _Worker:
             )
         )
         return True
+
+
+def _fail_dead_trials(study: "optuna.Study") -> None:
+    """Fail running trials whose process has died, without waiting for its heartbeat to stop.
+
+    Heartbeats tell of processes of other machines. They are missing where a process died before its
+    first: a trial that has been without a process for too long is one of these.
+    """
+    from optuna.trial import TrialState
+
+    for trial in study.get_trials(deepcopy=False, states=[TrialState.RUNNING]):
+        process = trial.user_attrs.get(PROCESS)
+        if process is None and trial.datetime_start is not None:
+            age = datetime.now() - trial.datetime_start
+            is_dead = age > timedelta(seconds=storage.GRACE)
+        else:
+            is_dead = has_died(str(process))
+        if is_dead:
+            study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
 
 def _attribute(record: Record) -> _StoredRecord:
