@@ -17,6 +17,7 @@ def started(folder: SweepFolder, name: str) -> None:
     folder.study.enqueue_trial({}, user_attrs={engine.RUN: name})
     with pytest.warns(UserWarning, match="Heartbeat"):
         trial = folder.study.ask()
+    trial.set_user_attr(engine.PROCESS, "a process of another machine")
     folder.study._storage.record_heartbeat(trial._trial_id)
 
 

@@ -168,9 +168,10 @@ def work_in_processes(runs: Runs, trials: Trials, jobs: int, tell: Tell, logs: P
 
 def work(runs: Runs, tell: Tell) -> None:
     """Carry out runs, one after the other, until none is free."""
-    worker = _Worker(runs, tell)
-    while (name := worker.next_run()) is not None:
-        worker.attempt(name)
+    with storage.storage_errors(runs.folder.url):
+        worker = _Worker(runs, tell)
+        while (name := worker.next_run()) is not None:
+            worker.attempt(name)
 
 
 class _Stopped(Exception):

@@ -129,8 +129,10 @@ def resume_command(command: str, folder: Path, storage: str, *options: str) -> s
 
 @contextmanager
 def storage_errors(url: str) -> Iterator[None]:
-    """Turn errors of a storage into errors of one line."""
-    import optuna
+    """Turn errors of a storage into errors of one line.
+
+    An error of another kind that was raised while one of the storage was handled is one of these.
+    """
     import sqlalchemy.exc
 
     scheme = url.split("://")[0] if "://" in url else "--storage"
@@ -141,9 +143,29 @@ def storage_errors(url: str) -> Iterator[None]:
             f"{scheme} is no address of a database ({type(error).__name__}): it is written like "
             "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
         ) from None
-    except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, ImportError) as error:
-        first = redact(str(error)).strip().split(os.linesep)[0]
+    except Exception as error:
+        reason = _storage_error(error)
+        if reason is None:
+            raise
+        first = redact(str(reason)).strip().split(os.linesep)[0]
         raise RunError(f"the storage ({scheme}) cannot be used: {first}") from error
+
+
+def _storage_error(error: BaseException) -> BaseException | None:
+    """Return the first error of the storage among those that led to an error."""
+    import optuna
+    import sqlalchemy.exc
+
+    from_storage = (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError)
+    first: BaseException | None = None
+    if isinstance(error, optuna.exceptions.OptunaError | ImportError):
+        first = error
+    current: BaseException | None = error
+    while current is not None:
+        if isinstance(current, from_storage):
+            first = current
+        current = current.__cause__ or current.__context__
+    return first
 
 
 @contextmanager

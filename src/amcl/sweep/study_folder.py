@@ -77,5 +77,9 @@ class StudyFolder(ABC):
             definition: Definition of the study.
             options: Other arguments of `open_study`.
         """
-        storage, name = self.address
-        return open_study(storage_url(self.path, storage), name, definition, **options)
+        return open_study(self.url, self.address[1], definition, **options)
+
+    @property
+    def url(self) -> str:
+        """Address of the storage, as SQLAlchemy writes it, with its password."""
+        return storage_url(self.path, self.address[0])
