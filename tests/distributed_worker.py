@@ -15,6 +15,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 import distributed_cases
 import shuffle_cases
+from amcl.distributed import gather
+
+
+def refusal(z: torch.Tensor) -> str:
+    """Return the error of `gather` on items of which the processes do not have as many."""
+    try:
+        gather(z)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def work(rank: int, world_size: int, folder: Path) -> None:
@@ -26,7 +36,11 @@ def work(rank: int, world_size: int, folder: Path) -> None:
         case: distributed_cases.run(case, rank, world_size, DistributedDataParallel)
         for case in distributed_cases.CASES
     }
-    results = {"losses": losses, "shuffle": shuffle_cases.run(rank)}
+    results = {
+        "losses": losses,
+        "shuffle": shuffle_cases.run(rank),
+        "unequal": refusal(torch.zeros(1, 4 + rank, 2)),
+    }
     torch.save(results, folder / f"{rank}.pt")
     dist.destroy_process_group()
 

@@ -20,7 +20,8 @@ def world_size() -> int:
 def gather(z: torch.Tensor) -> torch.Tensor:
     """Gather the items of all ranks, in rank order, with gradient.
 
-    Every rank must have the same N (drop the last, smaller batch). The gradient that reaches z is
+    Every rank must have the same N (drop the last, smaller batch); another is an error, where the
+    ranks would otherwise wait for each other forever. The gradient that reaches z is
     the sum over all ranks' losses; DDP's averaging of the ranks then gives the one-process
     gradient on the whole batch.
 
@@ -29,9 +30,13 @@ def gather(z: torch.Tensor) -> torch.Tensor:
 
     Returns:
         Items (C, W·N, D) of all W ranks.
+
+    Raises:
+        ValueError: The ranks have items of different shapes.
     """
     if world_size() == 1:
         return z
+    _check_shapes(z)
     ranks: torch.Tensor = _Gather.apply(z)
     return ranks.transpose(0, 1).flatten(1, 2)
 
@@ -68,6 +73,21 @@ def mean_over_ranks(values: torch.Tensor) -> torch.Tensor:
     values = values.detach().clone()
     dist.all_reduce(values)
     return values / world_size()
+
+
+def _check_shapes(z: torch.Tensor) -> None:
+    """Raise an error on all ranks unless the tensors of all have the same shape."""
+    sizes = [z.ndim, *z.shape][:4]
+    mine = torch.tensor(sizes + [0] * (4 - len(sizes)), device=z.device)
+    ranks = [torch.empty_like(mine) for _ in range(world_size())]
+    dist.all_gather(ranks, mine)
+    shapes = [tuple(each[1 : 1 + int(each[0])]) for each in torch.stack(ranks).tolist()]
+    if len(set(shapes)) > 1:
+        listed = ", ".join(f"{shape} on rank {k}" for k, shape in enumerate(shapes))
+        raise ValueError(
+            f"the batches of the processes differ: {listed}. All need the same number of images: "
+            "leave out the last, smaller batch (drop_last=True)."
+        )
 
 
 def _active() -> bool:

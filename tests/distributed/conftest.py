@@ -13,7 +13,7 @@ from shuffle_cases import WORLD_SIZE
 
 @pytest.fixture(scope="session")
 def two_processes(tmp_path_factory):
-    """What each process computed: `losses` and `shuffle`."""
+    """What each process computed: `losses`, `shuffle` and `unequal`."""
     folder = tmp_path_factory.mktemp("ranks")
     worker = Path(__file__).parents[1] / "distributed_worker.py"
     done = subprocess.run(

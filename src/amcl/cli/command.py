@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 
-from amcl.errors import Interrupted, RunError
+from amcl.errors import Interrupted, RunError, memory_message
 from amcl.redaction import redact
 from amcl.training.display import console
 
@@ -63,6 +63,11 @@ def attempt(name: str, work: Callable[[], None], interrupted: str = "") -> int:
         return _fail(name, f"interrupted. {interrupted}".rstrip(), "yellow", code)
     except OSError as error:
         return _fail(name, str(error), "red", 1)
+    except (MemoryError, RuntimeError) as error:
+        message = memory_message(error)
+        if message is None:
+            raise
+        return _fail(name, message, "red", 1)
     return 0
 
 

@@ -28,6 +28,9 @@ NO_EFFECT = {"effect": "none"}
 MEASURING = {"effect": "measuring"}
 """On what is measured of a run, and not on what it learns."""
 
+_MAX_THREADS = 1024  # OpenMP ends the process if it cannot start as many as it is asked for
+_MAX_LR = 1e9  # beyond it, a step may not be a float32 number
+
 
 @dataclass(frozen=True, kw_only=True)
 class DataSettings:
@@ -159,6 +162,10 @@ class HardwareSettings:
         whole_number("nodes", self.nodes)
         non_negative_int("devices", self.devices, "0 takes every GPU, or one process on a CPU")
         non_negative_int("threads", self.threads, "0 leaves it to torch")
+        if self.threads > _MAX_THREADS:
+            raise ValueError(
+                f"threads must be at most {_MAX_THREADS}, got {self.threads}: 0 leaves it to torch."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +230,8 @@ class OptimizerSettings:
         choose("optimizer", self.name, ("sgd", "lars", "adamw"))
         choose("lr_scaling", self.lr_scaling, ("none", "linear", "sqrt"))
         choose("schedule", self.schedule, ("cosine", "constant"))
-        positive_number("lr", self.lr)
+        if positive_number("lr", self.lr) > _MAX_LR:
+            raise ValueError(f"lr must be at most {_MAX_LR:g}, got {self.lr:g}: 0.06 is usual.")
         positive_number("lars_trust", self.lars_trust)
         non_negative("sgd_momentum", self.sgd_momentum, "0.9 is usual")
         for name in ("weight_decay", "warmup_epochs", "final_lr", "clip", "bias_lr_scale"):

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
+from typing import Any
 
 import torch
+from torch.utils.data import get_worker_info
 
 from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import FileImages, Images, MemoryImages
-from amcl.data.workers import decode_in_workers
+from amcl.data.workers import NONE, decode_in_workers
 from amcl.progress import Progress
 
 CHUNK = 64  # images in a batch when a whole set is read
@@ -98,6 +100,7 @@ class _Decoder:
     def __init__(self, files: FileImages, replace: bool) -> None:
         self.files = files
         self.replace = replace
+        self.current: Any = None
 
     def __call__(self, indices: torch.Tensor) -> Batch:
         pixels = torch.empty(len(indices), 3, *self.files.canvas, dtype=torch.uint8)
@@ -110,6 +113,7 @@ class _Decoder:
                 pixels[len(positions)], shape = image
                 shapes[len(positions)] = torch.tensor(shape)
                 positions.append(position)
+        self._set_current(NONE)
         n = len(positions)
         read = None if n == len(indices) else torch.tensor(positions, dtype=torch.long)
         return Batch(pixels[:n], shapes[:n], list(unreadable.items()), read)
@@ -118,11 +122,22 @@ class _Decoder:
         self, index: int, unreadable: dict[str, str]
     ) -> tuple[torch.Tensor, tuple[int, int]] | None:
         for offset in range(len(self.files) if self.replace else 1):
+            file = (index + offset) % len(self.files)
+            self._set_current(file)
             try:
-                return self.files.decode((index + offset) % len(self.files))
+                return self.files.decode(file)
             except UnreadableImage as error:
                 unreadable[error.path] = error.reason
         return None
+
+    def path(self, index: int) -> str:
+        """Return the path of a file."""
+        return self.files.path(index)
+
+    def _set_current(self, index: int) -> None:
+        worker = get_worker_info()
+        if worker is not None:
+            self.current[worker.id] = index
 
 
 def _decode_steps(

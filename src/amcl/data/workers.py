@@ -11,22 +11,34 @@ import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from amcl.data.batch import Array, Batch, PackedBatch
+from amcl.printable import printable
 
 logger = logging.getLogger("amcl")
 
 SLICE = 1.0  # seconds of waiting at a time
 SLOW = 60.0  # seconds without a batch after which there is a warning
 STALLED = 1800.0  # seconds without a batch after which there is an error
+NONE = -1  # index of no image
 _SHARED_MEMORY = "/dev/shm"
 
 
-Decoder = Callable[[torch.Tensor], Batch]
+class Decoder(Protocol):
+    """Decodes the images with some indices; worker processes hold a copy."""
+
+    current: Any
+    """Index of the image that each worker decodes, in memory that the processes share."""
+
+    def __call__(self, indices: torch.Tensor) -> Batch: ...
+
+    def path(self, index: int) -> str:
+        """Return the file of an image."""
+        ...
 
 
 def decode_in_workers(
@@ -63,7 +75,7 @@ def decode_in_workers(
         return
     through_pipe = False
     try:
-        while (packed := _next_or_terminate(batches, on_wait)) is not None:
+        while (packed := _next_or_terminate(batches, decoder, on_wait)) is not None:
             if not packed.is_shared and not through_pipe:
                 through_pipe = True
                 _warn_of_small_shared_memory(packed.pixels.nbytes)
@@ -78,6 +90,7 @@ def _start(
     # A loader that runs out of room for its locks halfway leaves a traceback: try first.
     locks = [multiprocessing.get_context().Lock() for _ in range(3 * (workers + 1) + 6)]
     del locks
+    decoder.current = multiprocessing.get_context().RawArray("q", [NONE] * workers)
     with warnings.catch_warnings():
         # More workers than cores, and forks of a process with threads: both are intended, and the
         # workers call nothing that waits for a thread of the parent.
@@ -131,10 +144,10 @@ class _Waiting:
 
 
 def _next_or_terminate(
-    batches: Iterator[PackedBatch], on_wait: Callable[[], None] | None
+    batches: Iterator[PackedBatch], decoder: Decoder, on_wait: Callable[[], None] | None
 ) -> PackedBatch | None:
     try:
-        return _next(batches, on_wait)
+        return _next(batches, decoder, on_wait)
     except BaseException:
         # The loader would give each of its processes five seconds, and they may all be stuck.
         for process in _processes(batches):
@@ -142,7 +155,9 @@ def _next_or_terminate(
         raise
 
 
-def _next(batches: Iterator[PackedBatch], on_wait: Callable[[], None] | None) -> PackedBatch | None:
+def _next(
+    batches: Iterator[PackedBatch], decoder: Decoder, on_wait: Callable[[], None] | None
+) -> PackedBatch | None:
     """Return the next batch, or None after the last."""
     start = time.monotonic()
     warned = False
@@ -152,7 +167,8 @@ def _next(batches: Iterator[PackedBatch], on_wait: Callable[[], None] | None) ->
                 _check_alive(batches)
                 return next(batches, None)
         except RuntimeError as error:
-            _raise_unless_timeout(error)
+            dead = [number for number, p in enumerate(_processes(batches)) if p.exitcode]
+            _raise_unless_timeout(error, _files(decoder, dead))
         waited = time.monotonic() - start
         if on_wait is not None:
             on_wait()
@@ -165,9 +181,10 @@ def _next(batches: Iterator[PackedBatch], on_wait: Callable[[], None] | None) ->
             )
         if waited > STALLED:
             raise ChildProcessError(
-                f"no batch of images came from the worker processes for {waited / 60:.0f} minutes: "
-                "check that the disk or network drive answers, or use --workers 0 to decode in "
-                "the main process, which shows the error itself."
+                f"no batch of images came from the worker processes for {waited / 60:.0f} minutes"
+                f"{_files(decoder, range(len(_processes(batches))))}: check that the disk or "
+                "network drive answers, or use --workers 0 to decode in the main process, which "
+                "shows the error itself."
             )
 
 
@@ -181,15 +198,24 @@ def _check_alive(batches: Iterator[PackedBatch]) -> None:
             raise RuntimeError(f"process {process.pid} exited unexpectedly: {process.exitcode}")
 
 
-def _raise_unless_timeout(error: RuntimeError) -> None:
+def _files(decoder: Decoder, workers: Iterable[int]) -> str:
+    """Return words on the files that some workers were decoding; "" if there are none."""
+    indices = [decoder.current[number] for number in workers]
+    files = [printable(decoder.path(index)) for index in indices if index != NONE]
+    return f" while {', '.join(files)} was decoded" if files else ""
+
+
+def _raise_unless_timeout(error: RuntimeError, files: str) -> None:
     """Raise the error of a loader, unless it only says that a slice of waiting is over."""
     text = str(error)
     if text.startswith("DataLoader timed out"):
         return
     if "exited unexpectedly" in text or "killed by signal" in text:
         raise ChildProcessError(
-            f"a process that decodes images has died ({text.splitlines()[0].rstrip('. ')}): memory "
-            "may have run out. Use fewer --workers, a smaller --canvas or a smaller --batch-size."
+            f"a process that decodes images has died{files} "
+            f"({text.splitlines()[0].rstrip('. ')}): memory may have run out. Use fewer --workers, "
+            "a smaller --canvas or a smaller --batch-size. If it is always the same file, remove "
+            "the file."
         ) from error
     raise error
 

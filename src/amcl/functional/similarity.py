@@ -4,7 +4,6 @@ Shape letters, here and everywhere: C heads, N anchors, M candidates, D width.
 """
 
 import torch
-import torch.nn.functional as F
 
 
 def unit(z: torch.Tensor) -> torch.Tensor:
@@ -14,13 +13,15 @@ def unit(z: torch.Tensor) -> torch.Tensor:
         z: Vectors (…, D).
 
     Returns:
-        Vectors of the same shape; a vector of zeros stays one.
+        Vectors of the same shape. A vector of zeros, which has no direction, stays one; its
+        gradient is zero.
 
     Example:
         >>> unit(torch.tensor([[3.0, 4.0]]))
         tensor([[0.6000, 0.8000]])
     """
-    return F.normalize(z, dim=-1)
+    length: torch.Tensor = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
+    return z / length.masked_fill(length < 1e-12, torch.inf)
 
 
 def mean_cosine(mean: torch.Tensor, n: int) -> torch.Tensor:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from amcl.config import Config
 from amcl.data import DataSet
@@ -58,6 +60,16 @@ class Plan:
             fabric.global_rank,
             fabric.world_size,
         )
+
+    def check_norms(self, module: nn.Module) -> None:
+        """Raise an error if batch normalization would get single images."""
+        images = self.batch_size // (self.accumulate * self.world_size)
+        if images < 2 and any(isinstance(m, _BatchNorm) for m in module.modules()):
+            raise UnfitError(
+                f"--batch-size {self.batch_size} is one image a process and part, and batch "
+                "normalization needs two or more: choose a larger --batch-size, or a smaller "
+                "--accumulate."
+            )
 
     @property
     def per_epoch(self) -> int:

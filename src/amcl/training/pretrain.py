@@ -170,6 +170,7 @@ def _train(
         check_unchanged(resumed.state, config, data.train, folder, resumed.path)
     init = init_of(config, folder) if resumed is None else None
     method = method_to_train(config, data.image_size, init)
+    plan.check_norms(method)
     watch = Watch(data, run.knn_k) if fabric.is_global_zero else None
     task = PretrainingTask(fabric, config, plan, data, method, watch, on_probe)
     trainer = Trainer(fabric, task)

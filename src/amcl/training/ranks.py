@@ -17,6 +17,7 @@ from amcl.errors import Interrupted, RunError
 
 _ERROR = "amcl/error"  # keys in the store that the processes share
 _SEEN = "amcl/seen"
+_ALIVE = "amcl/alive/"
 _PATIENCE = 10.0  # seconds that a process waits for others to read its message, or to end
 _PAUSE = 0.5  # seconds between looks
 
@@ -43,6 +44,11 @@ def shared_errors() -> Iterator[None]:
     except Exception as error:
         if watcher.message is not None:
             raise RunError(watcher.message) from error
+        if isinstance(error, RuntimeError) and (lost := _lost(store)):
+            raise RunError(
+                f"{lost} of {world_size()} has ended without a message, as a process does that is "
+                f"killed or runs out of memory (this is process {number}). Resume the run."
+            ) from error
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         watcher.done.set()  # it need not look for its own error
         store.set(_ERROR, f"process {number}: {reason}")
@@ -69,6 +75,7 @@ class _Watcher(threading.Thread):
     def run(self) -> None:
         while not self.done.wait(_PAUSE):
             try:
+                self.store.add(f"{_ALIVE}{self.number}", 1)
                 if not self.store.check([_ERROR]):
                     continue
                 message = self.store.get(_ERROR).decode()
@@ -80,6 +87,21 @@ class _Watcher(threading.Thread):
                 print(f"amcl: {self.message}", file=sys.stderr, flush=True)
                 os._exit(1)
             return
+
+
+def _lost(store: Any) -> str:
+    """Return the first process that no longer gives signs of life; "" if all do."""
+
+    def signs() -> list[int]:
+        return [store.add(f"{_ALIVE}{number}", 0) for number in range(world_size())]
+
+    try:
+        before = signs()
+        time.sleep(4 * _PAUSE)
+        pairs = list(zip(before, signs(), strict=True))
+    except RuntimeError:  # the store went with the process that held it
+        return "process 0"
+    return next((f"process {k}" for k, (then, now) in enumerate(pairs) if then == now), "")
 
 
 def _wait_for_readers(store: Any) -> None:
