@@ -76,7 +76,9 @@ def test_other_errors_of_torch_are_not_taken_for_it():
 
 def bad_file(monkeypatch, folder, then):
     """Files of which one does something to the process that decodes it."""
-    paths = sorted(str(path) for path in picture_folder(folder, count=8).rglob("*.png"))
+    paths = sorted(
+        str(path) for path in picture_folder(folder / "pictures", count=8).rglob("*.png")
+    )
     plain = FileImages.decode
 
     def decode(self, index):
@@ -90,7 +92,7 @@ def bad_file(monkeypatch, folder, then):
 
 def test_a_file_that_kills_its_decoder_is_named(tmp_path, monkeypatch):
     files, name = bad_file(monkeypatch, tmp_path, lambda: os.kill(os.getpid(), signal.SIGKILL))
-    with pytest.raises(ChildProcessError, match="has died while .* was decoded") as error:
+    with pytest.raises(ChildProcessError, match=r"has died while .* was decoded") as error:
         list(stream(files, torch.arange(8).split(2), workers=2))
     assert name in str(error.value)
     assert "memory may have run out" in str(error.value)
@@ -101,7 +103,7 @@ def test_a_file_that_hangs_its_decoder_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "SLICE", 0.2)
     files, name = bad_file(monkeypatch, tmp_path, lambda: time.sleep(60))
     start = time.monotonic()
-    with pytest.raises(ChildProcessError, match="minutes while .* was decoded") as error:
+    with pytest.raises(ChildProcessError, match=r"minutes while .* was decoded") as error:
         list(stream(files, torch.arange(8).split(2), workers=2))
     assert name in str(error.value)
     assert time.monotonic() - start < 30
