@@ -227,6 +227,25 @@ def open_own(path: Path, mode: str) -> IO[Any]:
     return open(path, mode, encoding=None if "b" in mode else "utf-8", opener=opener)
 
 
+def drop_half_line(path: Path) -> bool:
+    """Remove half a line from the end of a file, which a process that was killed leaves.
+
+    Args:
+        path: A file of lines; a link is an error.
+
+    Returns:
+        Whether there was one.
+    """
+    if not path.is_file():
+        return False
+    with open_own(path, "rb+") as file:
+        content: bytes = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            file.truncate(whole)
+    return whole < len(content)
+
+
 def digest(parts: Iterable[bytes | memoryview]) -> str:
     """Return the SHA-256 of bytes that come in parts.
 

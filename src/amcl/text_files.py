@@ -5,7 +5,6 @@ An error is a ValueError of one line, which names the file and what is wrong in 
 
 import json
 import math
-import os
 import re
 import tomllib
 import types
@@ -84,24 +83,6 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
             where = f"line {number} of {path}"
             rows.append(parse_json(_decode(line, where), where, finite=False))
     return rows
-
-
-def drop_half_line(path: Path) -> bool:
-    """Remove half a line from the end of a file, which a process that was killed leaves.
-
-    Args:
-        path: A file of lines.
-
-    Returns:
-        Whether there was one.
-    """
-    if not path.is_file():
-        return False
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    if whole < len(content):
-        os.truncate(path, whole)
-    return whole < len(content)
 
 
 def parse_json(text: str, where: str, *, finite: bool = True) -> dict[str, Any]:

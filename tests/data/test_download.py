@@ -44,7 +44,7 @@ def no_network(monkeypatch, tmp_path):
         raise urllib.error.URLError("no network")
 
     monkeypatch.setattr("torchvision.datasets.cifar.download_and_extract_archive", refuse)
-    monkeypatch.setattr(datasets.utils, "download_and_extract_archive", refuse)
+    monkeypatch.setattr(datasets.utils, "download_url", refuse)
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setattr(
@@ -192,7 +192,7 @@ def test_a_connection_that_breaks_off(content, tmp_path, monkeypatch, capsys, er
         raise error
 
     monkeypatch.setattr("torchvision.datasets.cifar.download_and_extract_archive", break_off)
-    monkeypatch.setattr(datasets.utils, "download_and_extract_archive", break_off)
+    monkeypatch.setattr(datasets.utils, "download_url", break_off)
     assert main(["cifar10", "--root", str(tmp_path / "data")]) == 1
     assert reason in capsys.readouterr().err
     assert main(["cifar100", "--root", str(tmp_path / "data")]) == 1
@@ -251,18 +251,27 @@ def by_torchvision(request, monkeypatch):
         md5 = hashlib.md5(split.encode()).hexdigest()
         monkeypatch.setattr(known, f"{split}_list", [[f"{split}.bin", md5]])
 
-    def archive(wrong=False, interrupt=False):
-        def extract(url, root, *, filename, md5):
-            assert (url, md5) == (known.url, known.tgz_md5)
+    sha256 = hashlib.sha256(b"archive").hexdigest()
+    url = download._ARCHIVES[request.param].url
+    monkeypatch.setitem(download._ARCHIVES, request.param, download._Archive(url, sha256))
+
+    def archive(wrong=False, interrupt=False, content=b"archive"):
+        def fetch(address, root, *, filename):
+            assert address == url
+            assert address.startswith("https://")
             assert 0 < socket.getdefaulttimeout() <= 60
-            (Path(root) / filename).write_bytes(b"archive")
+            (Path(root) / filename).write_bytes(content)
+
+        def extract(file, root):
+            assert Path(file).read_bytes() == b"archive"
             (Path(root) / folder).mkdir()
             (Path(root) / folder / "train.bin").write_text("train")
             if interrupt:
                 raise KeyboardInterrupt
             (Path(root) / folder / "test.bin").write_text("wrong" if wrong else "test")
 
-        monkeypatch.setattr(datasets.utils, "download_and_extract_archive", extract)
+        monkeypatch.setattr(datasets.utils, "download_url", fetch)
+        monkeypatch.setattr(datasets.utils, "extract_archive", extract)
 
     return request.param, folder, archive
 
@@ -291,6 +300,10 @@ def test_sets_by_torchvision_are_whole_or_not_there(by_torchvision, tmp_path, ca
     archive(wrong=True)
     assert main(arguments) == 1
     assert "wrong checksums: try again later" in capsys.readouterr().err
+    assert everything(tmp_path / "data") == []
+    archive(content=b"another archive")  # which is not unpacked
+    assert main(arguments) == 1
+    assert "its SHA-256 is" in capsys.readouterr().err
     assert everything(tmp_path / "data") == []
 
 

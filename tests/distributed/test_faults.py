@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-LOST = """
+LOST = r"""
 import multiprocessing, os, signal, sys, time
 import torch, torch.distributed as dist
 from amcl.errors import RunError
@@ -19,7 +19,7 @@ def work(rank, folder, victim):
                 os.kill(os.getpid(), signal.SIGKILL)
             dist.all_reduce(torch.zeros(1))
     except RunError as error:
-        print(rank, error, flush=True)
+        os.write(1, f"{rank} {error}\n".encode())  # in one piece
 
 if __name__ == "__main__":
     fork = multiprocessing.get_context("fork")

@@ -79,7 +79,7 @@ def test_another_run_is_not_gone_on_with(tmp_path, tiny, monkeypatch):
 
 
 def test_a_run_that_diverges(tmp_path, tiny):
-    config = with_values(tiny, {"optimizer": "sgd", "lr": 1e18, "epochs": 2, "warmup_epochs": 0.0})
+    config = with_values(tiny, {"optimizer": "sgd", "lr": 1e9, "epochs": 2, "warmup_epochs": 0.0})
     record = train_or_resume(config, tmp_path)
     assert record.status == "diverged"
     assert record.reason.startswith("the loss is not finite after step")

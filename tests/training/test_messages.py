@@ -94,7 +94,7 @@ def test_nothing_is_told_while_the_run_is_young(tmp_path, caplog, monkeypatch, w
 @pytest.mark.parametrize(("amcl", "speaks"), [(True, True), (False, False)])
 def test_divergence_speaks_of_temperatures_that_adapt(tmp_path, amcl, speaks):
     config = small_run(amcl=amcl)
-    config = replace(config, optimizer=replace(config.optimizer, name="sgd", lr=1e38))
+    config = replace(config, optimizer=replace(config.optimizer, name="sgd", lr=1e9))
     with pytest.raises(NonFiniteError) as stopped:
         pretrain(config, tmp_path / "run")
     assert ("--tau-lower" in str(stopped.value)) == speaks

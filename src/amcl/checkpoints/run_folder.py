@@ -14,10 +14,10 @@ from amcl.config import Config
 from amcl.config.fields import without_effect
 from amcl.environment import environment
 from amcl.errors import RunError
-from amcl.files import is_free, open_own, remove_unfinished, write_text
+from amcl.files import drop_half_line, is_free, open_own, remove_unfinished, write_text
 from amcl.printable import PrintableFormatter
 from amcl.tensor_files import read_safetensors
-from amcl.text_files import drop_half_line, read_json_lines, require
+from amcl.text_files import read_json_lines, require
 
 logger = logging.getLogger("amcl")
 

@@ -9,14 +9,34 @@ import tempfile
 from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from amcl.data import cifar10
 from amcl.data.named import DATASETS
+from amcl.files import file_digest
 
 Report = Callable[[str], None]
 
 _TIMEOUT = 20.0  # seconds without a byte after which an address counts as unreachable
+
+
+class _Archive(NamedTuple):
+    """Address of an archive, and the hash by which any copy of it is known."""
+
+    url: str
+    sha256: str
+
+
+_ARCHIVES = {
+    "cifar100": _Archive(
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+        "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+    ),
+    "stl10": _Archive(
+        "https://cs.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+        "f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866",
+    ),
+}
 
 
 class DownloadError(Exception):
@@ -96,21 +116,24 @@ def _download_by_torchvision(name: str, root: Path, report: Report) -> None:
             )
         report(f"{target} is already there, and its checksums are right.")
         return
-    report(f"{name} from {dataset.url} …")
+    archive = _ARCHIVES[name]
+    report(f"{name} from {archive.url} …")
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}-") as folder:
         try:
             with _short_timeout_and_quiet():
-                datasets.utils.download_and_extract_archive(
-                    dataset.url, folder, filename=dataset.filename, md5=dataset.tgz_md5
-                )
+                datasets.utils.download_url(archive.url, folder, filename=dataset.filename)
+            file = Path(folder) / dataset.filename
+            if (sha256 := file_digest(file)) != archive.sha256:
+                raise OSError(f"its SHA-256 is {sha256}, and must be {archive.sha256}")
+            datasets.utils.extract_archive(file, folder)
         except (OSError, RuntimeError, HTTPException) as error:
             raise DownloadError(
-                f"{name} could not be downloaded from {dataset.url}: {_one_line(error)}.\nBy "
+                f"{name} could not be downloaded from {archive.url}: {_one_line(error)}.\nBy "
                 f"hand: get it on a machine with access, and unpack it to {target}."
             ) from error
         if not _verified(dataset, Path(folder)):
-            raise DownloadError(f"{dataset.url} gave files with wrong checksums: try again later.")
+            raise DownloadError(f"{archive.url} gave files with wrong checksums: try again later.")
         os.replace(Path(folder) / dataset.base_folder, target)
     report(f"wrote {target}, its checksums are right.")
 

@@ -158,7 +158,12 @@ def full_precision(z: torch.Tensor) -> AbstractContextManager[object]:
 
 
 def same_items(z0: torch.Tensor, z1: torch.Tensor) -> None:
-    """Raise an error unless the two views have the same number of items and the same width."""
+    """Raise an error unless the two views have the same items, width, dtype and device."""
+    if (z0.dtype, z0.device) != (z1.dtype, z1.device):
+        raise TypeError(
+            f"the two views must have the same dtype and device: got {z0.dtype} on {z0.device} and "
+            f"{z1.dtype} on {z1.device}."
+        )
     if z0.shape[1:] != z1.shape[1:]:
         raise ValueError(
             "the two views must show the same N images in the same width D: got (N, D) = "

@@ -1,0 +1,266 @@
+"""Files that come from anywhere: every value in them is replaced by others, one at a time.
+
+A command answers with an exit code and one line, whatever is in the files of a run; an exception
+that reaches the test is a failure. Nothing outside of the run is touched.
+"""
+
+import copy
+import json
+import random
+import shutil
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+import torch
+from PIL import Image
+
+from amcl.checkpoints.files import read_safely, save_checkpoint
+from amcl.cli import main
+from amcl.tensor_files import read_safetensors, tensor_bytes
+from amcl.training import pretrain
+from tiny_runs import tiny_vit
+
+VALUES = [
+    *(None, True, -1, 0, 2**70, 1.5, float("nan"), "", "x", "../../escape", "a\x1b[31mb\n<b>"),
+    *([], ["x"], [[[]]], {}, {"x": 1}, {"../escape": {"images": 1}}),
+]
+FAST = 10  # replacements of each file in the fast tests
+CPU = ["--threads", "1"]
+FEW = ["--images", "8", *CPU]
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory) -> Path:
+    """A folder with a run that is trained, evaluated and exported. Do not write into it."""
+    folder = tmp_path_factory.mktemp("hostile")
+    generator = torch.Generator().manual_seed(0)
+    for i in range(24):
+        name = ("caf\udce9", "b\x1b[31m", "c")[i % 3]  # not UTF-8; a color; nothing special
+        path = folder / "pictures" / name / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = torch.randint(256, (16, 16, 3), dtype=torch.uint8, generator=generator)
+        Image.fromarray(pixels.numpy()).save(path)
+    config = tiny_vit("simclr", folder / "pictures", knn_k=3, epochs=1)
+    pretrain(config, folder / "run")
+    evaluate = ["evaluate", str(folder / "run"), "--protocols", "knn", "--workers", "0", *CPU]
+    assert main(evaluate) == 0
+    assert main(["export", str(folder / "run"), *CPU]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(original: Path, tmp_path: Path) -> Path:
+    """A copy of the run, beside a file that nobody may touch."""
+    (tmp_path / "escape").write_text("thesis")
+    return shutil.copytree(original / "run", tmp_path / "runs" / "run")
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The places of all values within a value."""
+    if path:
+        yield path
+    if isinstance(value, dict):
+        for key in value:
+            yield from places(value[key], (*path, key))
+    elif isinstance(value, list) and len(value) < 20:
+        for i, item in enumerate(value):
+            yield from places(item, (*path, i))
+
+
+def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
+    """A copy of a value that has another value at a place."""
+    changed = copy.deepcopy(value)
+    parent = changed
+    for key in path[:-1]:
+        parent = parent[key]
+    parent[path[-1]] = by
+    return changed
+
+
+def variants(value: Any, count: int | None) -> list[Any]:
+    """Copies of a value with one replacement each; `count` of them, or all."""
+    pairs = [(path, by) for path in places(value) for by in VALUES]
+    if count is not None:
+        pairs = random.Random(0).sample(pairs, min(count, len(pairs)))
+    return [replaced(value, path, by) for path, by in pairs]
+
+
+def check(commands: list[list[str]], run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run commands; each must end with an exit code, and print nothing that a terminal acts on."""
+    for words in commands:
+        code = main(words)
+        output = capsys.readouterr()
+        assert code in (0, 1, 2, 3, 4), words
+        assert "Traceback" not in output.err + output.out
+        assert "there is no option" not in output.err
+        assert "\x1b" not in output.err + output.out
+        if code:
+            assert output.err.startswith("amcl "), output.err
+    assert (run.parents[1] / "escape").read_text() == "thesis"
+    for page in run.parent.rglob("*.html"):
+        assert "\x1b" not in page.read_text()
+
+
+def attack(
+    run: Path,
+    file: Path,
+    texts: list[str],
+    commands: list[list[str]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Write each text to a file of the run, and run the commands."""
+    before = file.read_bytes()
+    for words in commands:
+        assert main(words) == 0, words  # as it is, the run is fine
+    capsys.readouterr()
+    for text in texts:
+        file.write_text(text, encoding="utf-8")
+        check(commands, run, capsys)
+        for page in run.parent.glob("*.html"):
+            page.unlink()
+    file.write_bytes(before)
+
+
+def commands_on(run: Path, *names: str) -> list[list[str]]:
+    every = {
+        "compare": ["compare", str(run)],
+        "report": [
+            "report",
+            str(run),
+            "--images",
+            "8",
+            *CPU,
+            "--out",
+            str(run.parent / "page.html"),
+        ],
+        "export": ["export", str(run), "--overwrite", *CPU],
+        "cost": ["cost", str(run), *CPU],
+        "resume": ["pretrain", "--resume", str(run)],
+    }
+    return [every[name] for name in names]
+
+
+def dumped(variant: Any) -> str:
+    return json.dumps(variant)
+
+
+def amounts(function: Callable[..., None]) -> Callable[..., None]:
+    """Run a test with a few replacements, and as a slow test with all."""
+    mark = pytest.mark.parametrize("count", [FAST, pytest.param(None, marks=pytest.mark.slow)])
+    return mark(function)
+
+
+@amounts
+def test_results(run, count, capsys, record):
+    (file,) = (run / "evaluation").glob("*.json")
+    texts = [dumped(v) for v in variants(json.loads(file.read_text()), count)]
+    texts += ["", "{", "[" * 100_000, "\x00", '{"a": 1, "a": 2}', "null"]
+    attack(run, file, texts, commands_on(run, "compare"), capsys)
+    attack(run, file, texts[:3], commands_on(run, "report"), capsys)
+    record("results of an evaluation with another value", len(texts))
+
+
+@amounts
+def test_metrics_and_starts(run, count, capsys, record):
+    total = 0
+    for name in ("metrics.jsonl", "environment.jsonl"):
+        file = run / name
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        few = None if count is None else 2
+        texts = ["\n".join(map(dumped, v)) + "\n" for v in variants(rows, few)]
+        texts += ["{\n", "[" * 100_000 + "\n"]
+        attack(run, file, texts, commands_on(run, "report"), capsys)
+        total += len(texts)
+    record("metrics and environment with another value", total)
+
+
+@amounts
+def test_configurations(run, count, capsys, record):
+    file = run / "config.toml"
+    texts = []
+    for variant in variants(tomllib.loads(file.read_text()), count):
+        try:
+            texts.append(tomli_w.dumps(variant))
+        except TypeError:  # TOML has no null
+            continue
+    texts += ["[run", "a = " + "[" * 10_000, "seed = 1", "\x00", "[run]\nseed = 0\n[run]"]
+    attack(run, file, texts, commands_on(run, "compare", "resume"), capsys)
+    record("configurations with another value", len(texts))
+
+
+@amounts
+def test_lists_of_exports(run, count, capsys, record):
+    file = run / "export/export.json"
+    texts = [dumped(v) for v in variants(json.loads(file.read_text()), count)]
+    listing = json.loads(file.read_text())
+    for name in ("../../escape", str(run.parents[1] / "escape"), ".", "a/b"):
+        files = {**listing["files"], name: "0" * 64}
+        texts.append(dumped({**listing, "weights": "f" * 64, "files": files}))
+        texts.append(dumped({**listing, "before": {name: "0" * 64}}))
+    attack(run, file, texts, commands_on(run, "export"), capsys)
+    record("lists of exports with another value, or with paths out of the folder", len(texts))
+
+
+@amounts
+def test_metadata_of_backbones(run, count, capsys, record):
+    file = run / "backbone.safetensors"
+    tensors, metadata = read_safetensors(file)
+    found = variants(metadata, count)
+    before = file.read_bytes()
+    for variant in found:
+        try:
+            file.write_bytes(tensor_bytes(tensors, variant))
+        except ValueError:  # NaN is no JSON
+            continue
+        check(commands_on(run, *(["export"] if count else ["export", "cost"])), run, capsys)
+    file.write_bytes(before)
+    record("backbones with other metadata", len(found))
+
+
+@amounts
+def test_contents_of_checkpoints(run, count, capsys, record, original):
+    file = run / "checkpoints/last.pt"
+    state = read_safely(file)
+    outer = {key: value for key, value in state.items() if key != "method"}
+    found = variants(outer, count if count is None else 2 * count)[:600]
+    (run / "backbone.safetensors").unlink()
+    weights = next(iter(state["method"]))
+    found += [{**outer, "method": {}}, {**outer, "method": 3}]
+    changed = {**state["method"], weights: torch.zeros(3)}
+    found += [{**outer, "method": changed}, {"format": outer["format"]}]
+    for variant in found:
+        for other in (run / "checkpoints").iterdir():
+            other.unlink()
+        save_checkpoint(file, {"method": state["method"], **variant}, 1)
+        check(commands_on(run, "resume"), run, capsys)
+        (run / "backbone.safetensors").unlink(missing_ok=True)
+    record("checkpoints with another value", len(found))
+
+
+def test_a_link_in_place_of_a_file_is_not_followed(run, capsys, record):
+    victim = run.parents[1] / "escape"
+    for name in ("metrics.jsonl", "log.txt", "environment.jsonl", ".lock"):
+        (run / name).unlink(missing_ok=True)
+        (run / name).symlink_to(victim)
+        (run / "backbone.safetensors").unlink(missing_ok=True)
+        assert main(["pretrain", "--resume", str(run)]) in (1, 2)
+        assert victim.read_text() == "thesis"
+        (run / name).unlink()
+        capsys.readouterr()
+    record("links out of the run folder", 4)
+
+
+def test_names_that_are_no_utf_8_work_everywhere(run, tmp_path, capsys):
+    renamed = run.rename(run.with_name("b\x1b[31m\n<i>"))
+    other = shutil.copytree(renamed, tmp_path / "runs" / "plain")
+    page = tmp_path / "page.html"
+    assert main(["report", str(renamed), str(other), *FEW, "--out", str(page)]) == 0
+    assert main(["compare", str(renamed), str(other)]) == 0
+    output = capsys.readouterr()
+    assert "\x1b" not in output.out + output.err + page.read_text()
+    assert "<i>" not in page.read_text()
+    assert "caf\\xe9" in page.read_text()
