@@ -6,12 +6,13 @@ BIN = $(VENV)/bin
 # Modules are compiled when they are first imported: compiling all of them takes a minute and more.
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help setup demo test test-all check format bench bench-peers soak lock sbom clean
+.PHONY: help setup demo test test-all test-faults check format bench bench-peers soak lock sbom clean
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
 	@echo "make test    set up, then run the tests (7 minutes)"
 	@echo "make test-all  the slow tests too (12 minutes)"
+	@echo "make test-faults  every kill, full disk, damaged and hostile file, and a table of them (40 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
 	@echo "make bench   measure time and memory, write benchmarks/results (40 minutes)"
@@ -48,6 +49,12 @@ test: setup
 test-all: setup
 	@echo "== all tests"
 	@$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
+
+test-faults: setup
+	@echo "== all attacks of tests/faults"
+	@rm -f build/attacks.tsv && mkdir -p build
+	@AMCL_FAULT_TABLE=build/attacks.tsv $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal tests/faults
+	@$(BIN)/python tests/faults/table.py build/attacks.tsv
 
 check: setup
 	@echo "== formatting, lint, types, import rule"

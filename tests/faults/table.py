@@ -1,8 +1,4 @@
-"""Print the attacks that a complete run of tests/faults has survived, as a Markdown table.
-
-AMCL_FAULT_TABLE=attacks.tsv make test-faults
-python tests/faults/table.py attacks.tsv
-"""
+"""Print the attacks that a complete run of tests/faults has survived: `make test-faults`."""
 
 import sys
 from collections import Counter
