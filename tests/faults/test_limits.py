@@ -16,6 +16,7 @@ from amcl.losses import AMCLLoss, ContrastiveLoss, CrossCorrelationLoss, Negativ
 from amcl.temperature import ConstantTemperature
 from tiny_runs import picture_folder
 
+ATTACK = "numbers that no machine has room for; files that end or hang their decoder"
 SMALL = [
     *("pretrain", "--data", "builtin", "--subset", "64", "--batch-size", "32", "--epochs", "1"),
     *("--backbone", "resnet10t", "--width", "0.125", "--threads", "1", "--knn-k", "5"),

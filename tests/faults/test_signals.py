@@ -26,6 +26,7 @@ from amcl.training.hardware import StopRequest
 from amcl.training.saving import CheckpointPolicy
 from tiny_runs import assert_same_run, interrupt_at, picture_folder, process_kept, tiny_vit
 
+ATTACK = "signals at any time: in imports, at the start, in training, in sweeps"
 SMALL = "--data builtin --subset 64 --backbone resnet10t --width 0.125 --batch-size 32 --threads 1"
 
 

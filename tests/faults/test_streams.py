@@ -24,6 +24,7 @@ from amcl.training import pretrain
 from amcl.training.display import log_to_console
 from tiny_runs import assert_same_run, picture_folder, process_kept, tiny_vit
 
+ATTACK = "streams that are closed, full, not read or of ASCII; users without a home folder"
 SMALL = (
     "--data builtin --subset 64 --backbone resnet10t --width 0.125 --epochs 2 --batch-size 32 "
     "--threads 1 --knn-k 5"
