@@ -53,3 +53,11 @@ def test_command_lines(start, count, tmp_path, monkeypatch, capfd, record):
         assert code == 0 or output.err.strip(), words
     assert list(tmp_path.iterdir()) == []
     record("command lines of chance", count)
+
+
+def test_words_that_a_terminal_acts_on_are_escaped(capfd):
+    with pytest.raises(SystemExit):
+        main(["data", "cifar10", "\x1b[31m"])
+    output = capfd.readouterr()
+    assert "\\x1b[31m" in output.err
+    assert "\x1b" not in output.err + output.out

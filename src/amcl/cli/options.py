@@ -22,6 +22,7 @@ import tyro
 
 from amcl.cli.known_options import no_such_option
 from amcl.methods import METHODS
+from amcl.printable import printable_lines
 from amcl.temperature.settings import schemes_with
 
 T = TypeVar("T")
@@ -92,8 +93,8 @@ def read_options(
         if error := _our_error(raised):
             message = _with_options(str(error), options.values(), _owner(error))
             raise ValueError(message) from None
-        print(stderr.getvalue(), end="", file=sys.stderr)
-        print(_readable(stdout.getvalue()), end="")
+        print(printable_lines(stderr.getvalue()), end="", file=sys.stderr)
+        print(printable_lines(_readable(stdout.getvalue())), end="")
         raise
 
 
