@@ -10,6 +10,7 @@ benchmarks/results/soak.md and .json.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from results_files import conditions, write_results
+from results_files import RESULTS, conditions, write_results
 from scipy.stats import theilslopes
 
 SECONDS = 0.5  # between two readings
@@ -199,29 +200,32 @@ def row(name: str, numbers: dict[str, Any]) -> str:
 
 
 def main(parts: Sequence[str], scale: float, work: Path) -> None:
-    """Run the parts, print the table and write it to a file."""
-    measured: dict[str, Any] = {}
+    """Run the parts; in full size, write each result beside those of earlier parts."""
+    file = RESULTS / "soak.json"
+    measured: dict[str, Any] = json.loads(file.read_text()) if scale == 1 and file.exists() else {}
     for name in parts:
         part, full, _ = PARTS[name]
         count = max(round(full * scale), 2)
         watched = part(work, count)
         measured[name] = {**numbers_of(watched, count), "files": files_of(name, work)}
         print(row(name, measured[name]), flush=True)
-    text = "\n".join(
+        if scale == 1:
+            write_results("soak", "Long and large work", page(measured), measured)
+
+
+def page(measured: dict[str, Any]) -> str:
+    """Return the text of the page of results."""
+    return "\n".join(
         [
             f"Measured on {conditions()} by `make soak`. Memory and handles are those of a command",
             "and its processes; growth is that of the second half, by the median slope.",
             "",
             "| work | time | memory | its peak | its growth | handles | their growth | files |",
             "|---|---|---|---|---|---|---|---|",
-            *(row(name, measured[name]) for name in parts),
+            *(row(name, measured[name]) for name in PARTS if name in measured),
             "",
         ]
     )
-    if scale == 1 and set(parts) == set(PARTS):
-        write_results("soak", "Long and large work", text, measured)
-    else:
-        print(text)
 
 
 if __name__ == "__main__":
