@@ -30,6 +30,14 @@ ATTACK = "signals at any time: in imports, at the start, in training, in sweeps"
 SMALL = "--data builtin --subset 64 --backbone resnet10t --width 0.125 --batch-size 32 --threads 1"
 
 
+@pytest.fixture(autouse=True)
+def in_a_terminal():
+    """SIGHUP ends a process, also if the tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @contextmanager
 def command(words, folder, **options):
     """A command in a process of its own, which is killed if it is still there at the end."""

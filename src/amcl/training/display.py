@@ -14,7 +14,7 @@ logger = logging.getLogger("amcl")
 console = stderr_console()
 
 _SECONDS = 30.0  # at least between lines within an epoch
-_PARTS = 10  # at most so many lines within an epoch
+_PARTS = 10  # maximum number of lines within an epoch
 
 
 def log_to_console(level: int = logging.INFO) -> None:
