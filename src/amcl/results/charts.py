@@ -116,6 +116,7 @@ def outlines(
         if low - 0.5 * (high - low) <= bound <= high + 0.5 * (high - low):
             ax.axvline(bound, color=FAINT, lw=1, ls="--")
     ax.set_ylim(bottom=0)
+    ax.locator_params(axis="x", nbins=5)  # temperatures have many digits
     _finish(ax, x, "share of pairs (%)", legend=len(labels) > 1)
     return figure
 
