@@ -61,6 +61,14 @@ def test_words_that_the_font_lacks_are_for_the_page_to_show():
     assert "猫と犬" in svg_of(drawing("猫と犬"), "x", "c1")
 
 
+@pytest.mark.parametrize("name", ["a\x1b[31m", "caf\udce9", "a\0b\n"])
+def test_names_that_xml_cannot_hold_are_escaped(name):
+    text = svg_of(drawing(plain(name)), f"loss of {name}", "c1")
+    root = ElementTree.fromstring(text.encode())
+    assert root.attrib["aria-label"] == f"loss of {plain(name)}"
+    assert plain(name) in ["".join(element.itertext()) for element in root.iter("text")]
+
+
 @pytest.mark.parametrize(
     ("style", "expected"),
     [

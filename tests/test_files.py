@@ -1,10 +1,13 @@
 """Files that are whole or not there."""
 
 import errno
+import os
+import secrets
 
 import pytest
 
-from amcl.files import whole_file, write_text
+from amcl import files
+from amcl.files import remove_unfinished, temporary_folder, whole_file, write_text
 
 
 def test_a_file_takes_its_name_at_the_end(tmp_path):
@@ -28,3 +31,42 @@ def test_errors_have_the_name_that_was_asked_for(tmp_path):
         write_text(tmp_path / "folder", "text")
     assert told.value.filename == str(tmp_path / "folder")
     assert [each.name for each in tmp_path.iterdir()] == ["folder"]
+
+
+def test_names_of_unfinished_files_cannot_be_guessed(tmp_path):
+    names = set()
+    for _ in range(3):
+        with whole_file(tmp_path / "file.txt") as file:
+            names.add(file.name)
+        with temporary_folder(tmp_path / "folder") as folder:
+            names.add(folder.name)
+    assert len(names) == 6
+    assert not any(str(os.getpid()) in name.split(".") for name in names)
+
+
+def test_a_link_under_the_name_of_an_unfinished_file_is_not_followed(tmp_path, monkeypatch):
+    """Though the name was guessed, and the link made after leftovers were removed."""
+    victim = tmp_path / "thesis.txt"
+    victim.write_text("thesis")
+    monkeypatch.setattr(secrets, "randbits", lambda bits: 7)
+    monkeypatch.setattr(files, "remove_unfinished", lambda *args: None)
+    (tmp_path / ".file.txt.7.writing").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "file.txt", "text")
+    assert victim.read_text() == "thesis"
+    assert not (tmp_path / "file.txt").exists()
+
+
+def test_leftovers_that_are_no_files_are_removed_and_not_opened(tmp_path):
+    victim, folder = tmp_path / "thesis.txt", tmp_path / "folder"
+    victim.write_text("thesis")
+    (folder / "sub").mkdir(parents=True)
+    (tmp_path / ".file.txt.1.writing").symlink_to(victim)
+    (tmp_path / ".file.txt.2.writing").symlink_to(folder)
+    (tmp_path / ".file.txt.3.writing").symlink_to("nowhere")
+    os.mkfifo(tmp_path / ".file.txt.4.writing")  # to open it would wait for a writer
+    remove_unfinished(tmp_path)
+    write_text(tmp_path / "file.txt", "text")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file.txt", "folder", "thesis.txt"]
+    assert victim.read_text() == "thesis"
+    assert (folder / "sub").is_dir()

@@ -118,6 +118,9 @@ def remove_unfinished(folder: Path, name: str = "") -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
+    if path.is_symlink() or not (path.is_file() or path.is_dir()):
+        path.unlink()  # a link or a pipe, which nobody here makes, is neither followed nor opened
+        return
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         if _lock(file) and path.is_dir():

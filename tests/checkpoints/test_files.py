@@ -68,8 +68,10 @@ def test_a_failed_first_save_says_that_there_is_none(tmp_path):
         save_checkpoint(blocked / "last.pt", STATE)
 
 
-def test_the_new_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch):
-    path, synced = tmp_path / "last.pt", []
+@pytest.mark.parametrize("kind", ["last", "kept", "tensors"])
+def test_the_new_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch, kind):
+    path, synced = tmp_path / "new.pt", []
+    save_checkpoint(tmp_path / "last.pt", STATE)
     sync = os.fsync
 
     def recording(descriptor):
@@ -77,7 +79,12 @@ def test_the_new_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypa
         sync(descriptor)
 
     monkeypatch.setattr(files.os, "fsync", recording)
-    save_checkpoint(path, STATE)
+    if kind == "last":
+        save_checkpoint(path, STATE)
+    elif kind == "kept":
+        keep_checkpoint(tmp_path / "last.pt", path.name)
+    else:
+        save_tensors(path, STATE["method"], {})
     assert synced == [False, True]  # the file, then the folder
 
 

@@ -180,6 +180,26 @@ def test_metadata_that_says_too_little(run):
         open_model(run)
 
 
+@pytest.mark.parametrize("text", ["[]", "3", '"text"', "null", "[" * 100_000])
+def test_metadata_that_are_no_table(run, text):
+    path = run / "backbone.safetensors"
+    save_file(load_file(path), path, {"amcl": text})
+    with pytest.raises(ValueError, match=r"metadata of .*backbone\.safetensors is damaged"):
+        open_model(run)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("mean", 3), ("mean", ["x"] * 3), ("std", "text"), ("backbone", ["x"]), ("width", {})],
+)
+def test_metadata_of_another_type(run, name, value):
+    path = run / "backbone.safetensors"
+    tensors, metadata = read_safetensors(path)
+    save_tensors(path, tensors, metadata | {name: value})
+    with pytest.raises(ValueError, match=rf"metadata of .* is damaged: {name}\S* is .* instead of"):
+        open_model(run)
+
+
 # -- methods
 
 
@@ -194,6 +214,13 @@ def test_the_whole_method_of_a_run(trained, source):
         assert torch.equal(value, state[name]), name
     assert method.project(IMAGES).shape[:2] == (3, 4)
     assert method.backbone.normalization == (DATA.mean, DATA.std)
+
+
+def test_a_method_whose_settings_are_no_text(trained, tmp_path):
+    tensors = load_checkpoint(trained / "checkpoints/last.pt")["method"]
+    save_tensors(tmp_path / "method.safetensors", tensors, {"config": ["x"]})
+    with pytest.raises(ValueError, match=r"the configuration in .*method\.safetensors is damaged"):
+        load_method(tmp_path / "method.safetensors")
 
 
 def test_a_backbone_alone_is_no_method(run, tmp_path):

@@ -208,6 +208,31 @@ def test_strips_give_the_pixels_of_the_whole(tmp_path, monkeypatch, mode, orient
         assert torch.equal(whole, expected)
 
 
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P", "I;16"])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_no_copy_of_a_large_picture_is_whole(tmp_path, monkeypatch, mode, orientation):
+    """Two bytes a pixel of gray would be eight as float64, and a copy in each step of four."""
+    image = Image.new(mode, (200, 300))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(tmp_path / "a.png", exif=exif)
+    sizes = []
+    module = sys.modules["amcl.data.decode"]
+    monkeypatch.setattr(module, "_STRIP", 3000)
+    for where, name in ((Image.Image, "convert"), (module.np, "asarray"), (module.np, "array")):
+        plain = getattr(where, name)
+
+        def recorded(image, *args, plain=plain, **options):
+            if isinstance(image, Image.Image):
+                sizes.append(image.width * image.height)
+            return plain(image, *args, **options)
+
+        monkeypatch.setattr(where, name, recorded)
+    decode(str(tmp_path / "a.png"), 24)
+    assert len(sizes) >= 20
+    assert max(sizes) <= 3000
+
+
 @pytest.mark.parametrize(
     ("width", "height", "reason"),
     [

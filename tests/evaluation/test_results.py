@@ -93,6 +93,10 @@ def test_a_damaged_file_is_named(tmp_path, text):
         ({"seed": True}, "seed in .* is True"),
         ({"settings": []}, r"settings in .* is \[\]"),
         ({"seed": None}, "seed in .* is None"),
+        ({"details": {"notes": 3}}, "details in .* notes is 3 instead of a list"),
+        ({"details": {"lr": "x"}}, "details in .* lr is 'x' instead of a number"),
+        ({"details": {"hold_out_top1": 0.5}}, "details in .* hold_out_top1 is 0.5 instead of"),
+        ({"details": {"std": {"top1": "x"}}}, "details in .* std.top1 is 'x' instead of a number"),
     ],
 )
 def test_values_must_be_what_they_should(tmp_path, changed, told):

@@ -22,7 +22,7 @@ from amcl.checkpoints.files import read_safely, save_checkpoint
 from amcl.cli import main
 from amcl.tensor_files import read_safetensors, tensor_bytes
 from amcl.training import pretrain
-from tiny_runs import tiny_vit
+from tiny_runs import picture_folder, tiny_vit
 
 VALUES = [
     *(None, True, -1, 0, 2**70, 1.5, float("nan"), "", "x", "../../escape", "a\x1b[31mb\n<b>"),
@@ -264,3 +264,28 @@ def test_names_that_are_no_utf_8_work_everywhere(run, tmp_path, capsys):
     assert "\x1b" not in output.out + output.err + page.read_text()
     assert "<i>" not in page.read_text()
     assert "caf\\xe9" in page.read_text()
+
+
+def test_a_folder_of_images_that_is_no_utf_8_is_refused_before_anything_is_made(tmp_path, capsys):
+    pictures = picture_folder(tmp_path / "caf\udce9", count=16)
+    words = ["--width", "0.125", "--epochs", "1", "--workers", "0", *CPU]
+    run = tmp_path / "run"
+    assert main(["pretrain", "--data", str(pictures), *words, "--out", str(run)]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "caf\\xe9" in message
+    assert "this is not UTF-8. Rename the file or folder." in message
+    assert not run.exists()
+
+
+def test_names_of_images_cannot_forge_lines_of_a_log(tmp_path, capsys):
+    pictures = picture_folder(tmp_path / "pictures", count=16)
+    (pictures / "000\x1b]0;title\x07\nERROR forged\n.png").write_text("no picture")
+    config = tiny_vit("simclr", pictures, epochs=1)
+    (tmp_path / "config.toml").write_text(config.to_toml(), encoding="utf-8")
+    words = ["--config", str(tmp_path / "config.toml"), "--out", str(tmp_path / "run")]
+    assert main(["pretrain", *words]) == 0
+    output = capsys.readouterr()
+    for text in (output.err + output.out, (tmp_path / "run/log.txt").read_text(encoding="utf-8")):
+        assert "000\\x1b]0;title\\x07\\nERROR forged\\n.png" in text
+        assert "\x1b" not in text
+        assert "\nERROR forged" not in text

@@ -45,6 +45,23 @@ def test_numbers_that_are_too_large_or_too_small(options, code, message, tmp_pat
 
 
 @pytest.mark.parametrize(
+    "words",
+    [
+        "embed run --data builtin --out x.npz",
+        "evaluate run --data builtin",
+        "export run",
+        "predict run --data builtin --out x.csv",
+        "report run",
+        "cost",
+    ],
+)
+def test_threads_of_every_command_are_bounded(words, capsys, monkeypatch):
+    monkeypatch.setattr(torch, "set_num_threads", lambda threads: pytest.fail("too late"))
+    assert main([*words.split(), "--threads", "100000"]) == 2
+    assert "--threads must be at most 1024, got 100000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("error", "amount"),
     [
         (MemoryError(), "memory. Choose"),

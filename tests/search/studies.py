@@ -10,6 +10,7 @@ import pytest
 
 from amcl import recipes
 from amcl.checkpoints import RunFolder
+from amcl.checkpoints.files import save_tensors
 from amcl.config import Config
 from amcl.errors import NonFiniteError
 from amcl.search.folder import SearchFolder
@@ -55,7 +56,7 @@ class Runs:
                 on_probe(row)
         folder.checkpoint.parent.mkdir(exist_ok=True)
         folder.checkpoint.write_bytes(b"state")
-        folder.backbone.write_bytes(b"weights")
+        save_tensors(folder.backbone, {}, {"epoch": config.run.epochs})
         return folder.backbone
 
     @staticmethod

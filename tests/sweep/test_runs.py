@@ -259,6 +259,17 @@ def test_damaged_files_are_named(tmp_path, tiny, trained):
         sweep(points, out, tell=quiet)
 
 
+@pytest.mark.parametrize("changed", [{"values": {"seed": {}}}, {"values": 3}, {"config": []}])
+def test_damaged_runs_in_a_storage_are_named(tmp_path, tiny, trained, changed):
+    points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
+    sweep(points, out, tell=quiet)
+    study = SweepFolder(out).study
+    ((name, entry),) = [(n, v) for n, v in study.user_attrs.items() if n != "amcl"]
+    study.set_user_attr(name, entry | changed)
+    with pytest.raises(ValueError, match=r"the storage of .*out is damaged: 0\.\w+\S* is"):
+        sweep(points, out, tell=quiet)
+
+
 def test_without_its_study_the_runs_are_not_trained_again(tmp_path, tiny):
     points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
     found = sweep(points, out, tell=quiet)

@@ -1,23 +1,26 @@
 """Several processes or machines that work on one sweep."""
 
+import subprocess
+import sys
+
 import optuna
 import pytest
 import sqlalchemy.exc
 
 from amcl.errors import RunError
-from amcl.sweep import SweepFolder, engine, grid, storage, sweep
+from amcl.sweep import SweepFolder, engine, grid, liveness, storage, sweep
 from amcl.sweep import runs as module
 from tiny_runs import quiet
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
 
-def started(folder: SweepFolder, name: str) -> None:
+def started(folder: SweepFolder, name: str, process: str = "a process of another machine") -> None:
     """Have a run taken by a process that gives one sign of life, and no more."""
     folder.study.enqueue_trial({}, user_attrs={engine.RUN: name})
     with pytest.warns(UserWarning, match="Heartbeat"):
         trial = folder.study.ask()
-    trial.set_user_attr(engine.PROCESS, "a process of another machine")
+    trial.set_user_attr(engine.PROCESS, process)
     folder.study._storage.record_heartbeat(trial._trial_id)
 
 
@@ -38,6 +41,25 @@ def test_a_run_that_another_process_is_at_is_left_to_it(tmp_path, tiny, trained,
     # Where it gives none, its process has died: this is waited for.
     assert len(sweep(points, out, tell=told.append)) == 3
     assert trained == ["seed=0", "seed=2", "seed=1"]
+
+
+def test_a_run_whose_process_died_on_this_machine_is_taken_up_at_once(
+    tmp_path, tiny, trained, monkeypatch
+):
+    """No sign of life of it need be missed, which takes a minute."""
+    points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
+    folder = SweepFolder(out)
+    folder.add(points)
+    monkeypatch.setattr("optuna.storages.fail_stale_trials", lambda study: None)
+    monkeypatch.setattr(storage, "HEARTBEAT", 1)
+    monkeypatch.setattr(storage, "GRACE", 1)
+    monkeypatch.setattr(engine, "_POLL_SECONDS", 0.1)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        started(folder, "seed=0", liveness._identity(process.pid))
+        assert sweep(points, out, tell=quiet) == []
+        process.kill()
+    assert [record.status for record in sweep(points, out, tell=quiet)] == ["complete"]
+    assert trained == ["seed=0"]
 
 
 def test_what_two_processes_want_is_done_by_the_first(tmp_path, tiny, trained, monkeypatch):

@@ -58,6 +58,16 @@ def test_it_goes_on_where_it_was_stopped(tmp_path, tiny, monkeypatch):
     assert train_or_resume(tiny, straight).metrics == train_or_resume(tiny, run).metrics
 
 
+def test_half_a_backbone_is_not_taken_for_a_complete_run(tmp_path, tiny):
+    """As a loss of power may leave it."""
+    record = train_or_resume(tiny, tmp_path / "run")
+    path = tmp_path / "run/backbone.safetensors"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    assert train_or_resume(tiny, tmp_path / "run") == record
+    assert path.read_bytes() == whole
+
+
 def test_what_a_kill_left_of_a_new_run_is_no_obstacle(tmp_path, tiny, monkeypatch):
     def start(config, folder, *, resume, on_probe):
         assert not resume

@@ -79,6 +79,20 @@ def test_all_checkpoints_damaged_is_an_error_that_names_them(run):
     assert (run / "metrics.jsonl").read_bytes() == before
 
 
+@pytest.mark.parametrize("part", ["state", "param_groups"])
+def test_a_checkpoint_with_which_the_next_step_would_fail_is_refused(run, part):
+    path = run / "checkpoints/last.pt"
+    state = load_checkpoint(path)
+    if part == "state":
+        buffers = next(iter(state["optimizer"]["state"].values()))
+        buffers[next(iter(buffers))] = torch.zeros(3)
+    else:
+        state["optimizer"]["param_groups"][0]["lr"] = "text"
+    save_checkpoint(path, state)
+    with pytest.raises(RunError, match=r"does not fit the training.*last\.pt.* of the optimizer"):
+        resume(run)
+
+
 def test_last_checkpoints_are_kept_in_order(tmp_path):
     path = tmp_path / "last.pt"
     for step in range(5):

@@ -28,7 +28,8 @@ NO_EFFECT = {"effect": "none"}
 MEASURING = {"effect": "measuring"}
 """On what is measured of a run, and not on what it learns."""
 
-_MAX_THREADS = 1024  # OpenMP ends the process if it cannot start as many as it is asked for
+MAX_THREADS = 1024
+"""Most CPU threads: OpenMP ends the process if it cannot start as many as it is asked for."""
 _MAX_LR = 1e9  # beyond it, a step may not be a float32 number
 
 
@@ -162,9 +163,9 @@ class HardwareSettings:
         whole_number("nodes", self.nodes)
         non_negative_int("devices", self.devices, "0 takes every GPU, or one process on a CPU")
         non_negative_int("threads", self.threads, "0 leaves it to torch")
-        if self.threads > _MAX_THREADS:
+        if self.threads > MAX_THREADS:
             raise ValueError(
-                f"threads must be at most {_MAX_THREADS}, got {self.threads}: 0 leaves it to torch."
+                f"threads must be at most {MAX_THREADS}, got {self.threads}: 0 leaves it to torch."
             )
 
 

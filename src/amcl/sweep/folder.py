@@ -178,7 +178,7 @@ class _Entry(TypedDict):
     """A run in the storage."""
 
     order: int
-    values: dict[str, Any]
+    values: dict[str, str]
     config: str
 
 

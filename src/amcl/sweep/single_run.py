@@ -49,7 +49,7 @@ def train_or_resume(
     """
     run = RunFolder(folder)
     try:
-        if not run.backbone.is_file():
+        if not run.is_finished(config.run.epochs):
             config = _stored_config(config, run)
             pretrain(config, folder, resume=run.config.exists(), on_probe=on_probe)
     except StopRun as stop:
