@@ -119,6 +119,19 @@ def test_a_process_that_dies_is_an_error(files, workers, monkeypatch):
     assert no_children()
 
 
+def test_a_process_that_dies_before_its_batch_is_handed_over(files, workers, monkeypatch):
+    """The loader's error is then that of a connection."""
+
+    def fail(batches, default):
+        (worker,) = multiprocessing.active_children()
+        os.kill(worker.pid, signal.SIGKILL)
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    monkeypatch.setattr("amcl.data.workers.next", fail, raising=False)
+    with pytest.raises(ChildProcessError, match=r"decodes images has died .*fewer --workers"):
+        list(stream(files, STEPS, workers=1))
+
+
 def test_a_death_is_told_when_a_batch_is_asked_for(files):
     """Not in the middle of a step of training."""
     batches = stream(files, [torch.tensor([0])] * 9, workers=1)

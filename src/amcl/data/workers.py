@@ -9,6 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
 from typing import Any, Protocol
@@ -166,6 +167,11 @@ def _next(
             with _Waiting():
                 _check_alive(batches)
                 return next(batches, None)
+        except (ConnectionError, EOFError, FileNotFoundError):
+            # A worker died before it handed over the memory of a batch: now it is dead for sure.
+            if not wait([process.sentinel for process in _processes(batches)], timeout=5.0):
+                raise
+            continue
         except RuntimeError as error:
             dead = [number for number, p in enumerate(_processes(batches)) if p.exitcode]
             _raise_unless_timeout(error, _files(decoder, dead))
