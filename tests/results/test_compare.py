@@ -166,9 +166,10 @@ def test_runs_that_cannot_be_compared(tmp_path, monkeypatch):
     [
         (b"[run\n", "config.toml is not TOML"),
         (b"\xff\xfe", "config.toml is not a text in UTF-8"),
-        (b"[run]\nepochs = 3\n", "no whole number as seed"),
-        (b"[run]\nseed = true\n", "no whole number as seed"),
-        (b"run = 3\n", "no whole number as seed"),
+        (b"[run]\nepochs = 3\n", "run.seed"),
+        (b"[run]\nseed = true\n", "run.seed"),
+        (b"run = 3\n", "run.seed"),
+        (b"[run]\nseed = 0\nepochs = []\n", "run.epochs"),
     ],
 )
 def test_damaged_configurations(tmp_path, written, told):

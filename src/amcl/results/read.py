@@ -4,13 +4,16 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from amcl.checkpoints.evaluations import Result, read_results
 from amcl.config.fields import effect_of
 from amcl.files import expand_home
 from amcl.results.record import Record
-from amcl.text_files import read_toml
+from amcl.text_files import read_toml, require
+
+# The settings that every table of runs needs; others may be those of a package that is not here.
+_Settings = TypedDict("_Settings", {"run.seed": int, "run.epochs": NotRequired[int]})
 
 
 def run_folders(paths: Sequence[str | Path], command: str) -> list[Path]:
@@ -128,6 +131,5 @@ def _read_config(path: Path) -> dict[str, Any]:
         settings = flat(read_toml(path))
     except ValueError as error:
         raise ValueError(f"{error} Put back what the run wrote.") from None
-    if type(settings.get("run.seed")) is not int:
-        raise ValueError(f"{path} has no whole number as seed in [run].")
+    require(settings, _Settings, path)
     return settings
