@@ -49,4 +49,4 @@ def test_losses(start, count, record):
         assert not usual or value.isfinite(), seed
         finite += bool(value.isfinite())
     assert finite > count / 20
-    record("losses of chance on tensors of chance", count)
+    record("random losses on random tensors", count)

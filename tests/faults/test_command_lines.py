@@ -1,4 +1,4 @@
-"""Command lines of chance: each ends with an exit code and one line, and nothing is written."""
+"""Random command lines: each ends with an exit code and one line, and nothing is written."""
 
 import random
 
@@ -52,7 +52,7 @@ def test_command_lines(start, count, tmp_path, monkeypatch, capfd, record):
         assert "\x1b[31m" not in output.out + output.err, words
         assert code == 0 or output.err.strip(), words
     assert list(tmp_path.iterdir()) == []
-    record("command lines of chance", count)
+    record("random command lines", count)
 
 
 def test_words_that_a_terminal_acts_on_are_escaped(capfd):
