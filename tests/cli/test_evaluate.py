@@ -136,7 +136,7 @@ def test_threads_are_those_asked_for(run, capsys, monkeypatch, command):
     assert set_to[:1] == [3]
     if command == "embed":
         told = refused(capsys, "embed", "run", "--threads", "-1", *more)
-        assert "--threads must be 0 or more, got -1" in told
+        assert "--threads must be a whole number, at least 0, got -1" in told
 
 
 def test_what_is_wrong_is_told(run, pictures, tmp_path, capsys):

@@ -1,5 +1,6 @@
 import hashlib
 import http.client
+import importlib
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import sys
 import tarfile
 import time
 import urllib.error
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -196,7 +198,7 @@ def test_a_connection_that_breaks_off(content, tmp_path, monkeypatch, capsys, er
     assert main(["cifar10", "--root", str(tmp_path / "data")]) == 1
     assert reason in capsys.readouterr().err
     assert main(["cifar100", "--root", str(tmp_path / "data")]) == 1
-    assert "cifar100 could not be downloaded" in capsys.readouterr().err
+    assert "cifar-100-python.tar.gz could not be downloaded" in capsys.readouterr().err
 
 
 def test_pictures_of_another_form(content, tmp_path):
@@ -252,8 +254,9 @@ def by_torchvision(request, monkeypatch):
         monkeypatch.setattr(known, f"{split}_list", [[f"{split}.bin", md5]])
 
     sha256 = hashlib.sha256(b"archive").hexdigest()
-    url = download._ARCHIVES[request.param].url
-    monkeypatch.setitem(download._ARCHIVES, request.param, download._Archive(url, sha256))
+    module = importlib.import_module(f"amcl.data.sets.{request.param}")
+    url = module.ARCHIVE.url
+    monkeypatch.setattr(module, "ARCHIVE", replace(module.ARCHIVE, sha256=sha256))
 
     def archive(wrong=False, interrupt=False, content=b"archive"):
         def fetch(address, root, *, filename):
@@ -287,7 +290,7 @@ def test_sets_by_torchvision(by_torchvision, tmp_path, capsys):
     assert "already there, and its checksums are right" in capsys.readouterr().out
     (root / folder / "test.bin").write_text("damaged")
     assert main([name, "--root", str(root)]) == 1
-    assert f"remove it, then run `amcl data {name}` again" in capsys.readouterr().err
+    assert "remove it, then run the same command again" in capsys.readouterr().err
 
 
 def test_sets_by_torchvision_are_whole_or_not_there(by_torchvision, tmp_path, capsys):
@@ -312,7 +315,7 @@ def test_no_network(name, tmp_path, capsys):
     assert main([name, "--root", str(tmp_path / "data")]) == 1
     said = capsys.readouterr()
     assert "noise" not in said.err
-    assert f"{name} could not be downloaded from http" in said.err
+    assert "tar.gz could not be downloaded" in said.err
     assert f"unpack it to {tmp_path / 'data' / FILES[name][0]}" in said.err
     assert everything(tmp_path / "data") == []
 
@@ -338,9 +341,9 @@ def test_names(capsys):
 
 
 def test_progress_stays_on_terminals(capsys, monkeypatch):
-    with download._short_timeout_and_quiet():
+    with download.short_timeout_and_quiet():
         print("hidden", file=sys.stderr)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    with download._short_timeout_and_quiet():
+    with download.short_timeout_and_quiet():
         print("shown", file=sys.stderr)
     assert capsys.readouterr().err == "shown\n"

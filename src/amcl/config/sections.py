@@ -28,9 +28,20 @@ NO_EFFECT = {"effect": "none"}
 MEASURING = {"effect": "measuring"}
 """On what is measured of a run, and not on what it learns."""
 
-MAX_THREADS = 1024
-"""Most CPU threads: OpenMP ends the process if it cannot start as many as it is asked for."""
+_MAX_THREADS = 1024  # OpenMP ends the process if it cannot start as many as it is asked for
 _MAX_LR = 1e9  # beyond it, a step may not be a float32 number
+
+
+def check_threads(name: str, threads: int) -> None:
+    """Raise an error unless torch can compute with that many CPU threads.
+
+    Args:
+        name: The setting or option, for the error.
+        threads: Number of threads; 0 leaves it to torch.
+    """
+    fix = "0 leaves it to torch"
+    if non_negative_int(name, threads, fix) > _MAX_THREADS:
+        raise ValueError(f"{name} must be at most {_MAX_THREADS}, got {threads}: {fix}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,11 +173,7 @@ class HardwareSettings:
         choose("precision", self.precision, ("auto", "32", "16", "bf16"))
         whole_number("nodes", self.nodes)
         non_negative_int("devices", self.devices, "0 takes every GPU, or one process on a CPU")
-        non_negative_int("threads", self.threads, "0 leaves it to torch")
-        if self.threads > MAX_THREADS:
-            raise ValueError(
-                f"threads must be at most {MAX_THREADS}, got {self.threads}: 0 leaves it to torch."
-            )
+        check_threads("threads", self.threads)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from amcl.files import expand_home
 from amcl.registry import Registry
 
 ValidationSource = Literal["split", "unused", "training"]
-
+Report = Callable[[str], None]
 
 DOWNLOAD = (
     "run `amcl data {name} --root {{root}}`, or give the folder that it is in with --data-root."
@@ -36,6 +36,8 @@ class NamedDataSet:
         has_test_labels: True if the labels of its test split are public.
         validation_source: Origin of the images to validate on, see `validation_source`.
         other_path: Another path in the data folder that it is read from.
+        download: Function that puts it into the data folder and reports what it does; None if that
+            is left to the user.
     """
 
     path: str
@@ -47,6 +49,7 @@ class NamedDataSet:
     has_test_labels: bool = True
     validation_source: ValidationSource = "training"
     other_path: str | None = None
+    download: Callable[[Path, Report], None] | None = None
 
     def exists(self, root: Path) -> bool:
         """Return whether it is in the data folder; nothing is read."""

@@ -144,7 +144,7 @@ class CrossCorrelationLoss(PairLoss):
 
     def _channels(self, local: torch.Tensor, local_extra: torch.Tensor | None) -> Items:
         z = gather(local)
-        extra = None if local_extra is None else gather(local_extra)
+        extra = None if local_extra is None else gather(local_extra, check=False)
         if z.shape[1] < 2 or z.shape[2] < 2:
             raise ValueError(
                 f"correlations need at least 2 images and 2 channels, got (N, D) = "

@@ -54,7 +54,7 @@ class Items(NamedTuple):
 
     def as_candidates_of_all_ranks(self) -> Partners:
         """Return the items of all processes as candidates, with gradient."""
-        return Partners(gather(self.vectors), gather(self.negative_keys))
+        return Partners(gather(self.vectors), gather(self.negative_keys, check=False))
 
 
 class Compared(NamedTuple):

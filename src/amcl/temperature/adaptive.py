@@ -444,7 +444,7 @@ def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
     Every process has the same number of items. The mean is (C, 1, D).
     """
     mean = x.mean(1, keepdim=True)
-    return mean if shared else gather(mean).mean(1, keepdim=True)
+    return mean if shared else gather(mean, check=False).mean(1, keepdim=True)
 
 
 def _range(

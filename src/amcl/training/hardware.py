@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from amcl import signals
 from amcl.config import HardwareSettings
-from amcl.config.sections import MAX_THREADS
+from amcl.config.sections import check_threads
 from amcl.errors import Interrupted, RunError, StoppedWaiting
 
 if TYPE_CHECKING:
@@ -72,12 +72,7 @@ def fabric_on(device: torch.device, precision: str) -> Fabric:
 
 def set_threads(threads: int) -> None:
     """Let torch compute with that many CPU threads; 0 leaves the number to torch."""
-    if threads < 0:
-        raise ValueError(f"--threads must be 0 or more, got {threads}: 0 leaves it to torch.")
-    if threads > MAX_THREADS:
-        raise ValueError(
-            f"--threads must be at most {MAX_THREADS}, got {threads}: 0 leaves it to torch."
-        )
+    check_threads("--threads", threads)
     if threads:
         torch.set_num_threads(threads)
 

@@ -3,9 +3,16 @@
 from pathlib import Path
 
 from amcl.data import cifar10
+from amcl.data.download import Archive, download_archive
 from amcl.data.images import DataSet
-from amcl.data.named import DOWNLOAD, NamedDataSet, from_tensors, register_dataset
+from amcl.data.named import DOWNLOAD, NamedDataSet, Report, from_tensors, register_dataset
 from amcl.data.options import LoadOptions
+
+ARCHIVE = Archive(
+    url="https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
+    sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+    torchvision="CIFAR100",
+)
 
 
 def _load(root: Path, dataset: NamedDataSet, options: LoadOptions) -> DataSet:
@@ -17,6 +24,10 @@ def _load(root: Path, dataset: NamedDataSet, options: LoadOptions) -> DataSet:
     return from_tensors(dataset, tensors, classes, options)
 
 
+def _download(root: Path, report: Report) -> None:
+    download_archive(ARCHIVE, root, report)
+
+
 register_dataset(
     "cifar100",
     NamedDataSet(
@@ -26,5 +37,6 @@ register_dataset(
         mean=(0.5071, 0.4865, 0.4409),
         std=(0.2673, 0.2564, 0.2762),
         load=_load,
+        download=_download,
     ),
 )

@@ -4,14 +4,20 @@ from pathlib import Path
 
 import torch
 
+from amcl.data.download import Archive, download_archive
 from amcl.data.images import DataSet, Labeled, MemoryImages, Probe
-from amcl.data.named import DOWNLOAD, NamedDataSet, data_set, register_dataset
+from amcl.data.named import DOWNLOAD, NamedDataSet, Report, data_set, register_dataset
 from amcl.data.options import LoadOptions
 from amcl.data.split import choose_subset, hold_out
 
 CLASSES = (
     *("airplane", "bird", "car", "cat", "deer"),
     *("dog", "horse", "monkey", "ship", "truck"),
+)
+ARCHIVE = Archive(
+    url="https://cs.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
+    sha256="f31fd99273a1acb8609c8db427cebb1de3f71de77758cdc0e22956e1289b9866",
+    torchvision="STL10",
 )
 COUNTS = {"unlabeled": 100_000, "train": 5_000, "test": 8_000}
 
@@ -58,6 +64,10 @@ def _bytes(path: Path, size: int) -> torch.Tensor:
     return torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
 
 
+def _download(root: Path, report: Report) -> None:
+    download_archive(ARCHIVE, root, report)
+
+
 register_dataset(
     "stl10",
     NamedDataSet(
@@ -67,6 +77,7 @@ register_dataset(
         mean=(0.4467, 0.4398, 0.4066),
         std=(0.2603, 0.2566, 0.2713),
         load=_load,
+        download=_download,
         validation_source="unused",
     ),
 )
