@@ -6,6 +6,7 @@ Importing torch takes most of the time. It is imported once, before the processe
 import multiprocessing
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -16,12 +17,13 @@ from torch.nn.parallel import DistributedDataParallel
 import distributed_cases
 import shuffle_cases
 from amcl.distributed import gather
+from amcl.losses import AMCLLoss
 
 
-def refusal(z: torch.Tensor) -> str:
-    """Return the error of `gather` on items of which the processes do not have as many."""
+def refusal(work: Callable[[], object]) -> str:
+    """Return the error of work on items of which the processes do not have as many."""
     try:
-        gather(z)
+        work()
     except ValueError as error:
         return str(error)
     return ""
@@ -39,7 +41,10 @@ def work(rank: int, world_size: int, folder: Path) -> None:
     results = {
         "losses": losses,
         "shuffle": shuffle_cases.run(rank),
-        "unequal": refusal(torch.zeros(1, 4 + rank, 2)),
+        "unequal": [
+            refusal(lambda: gather(torch.zeros(1, 4 + rank, 2))),
+            refusal(lambda: AMCLLoss(num_heads=1, dim=2)(*torch.randn(2, 1, 4 + rank, 2))),
+        ],
     }
     torch.save(results, folder / f"{rank}.pt")
     dist.destroy_process_group()

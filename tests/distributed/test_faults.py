@@ -34,8 +34,9 @@ if __name__ == "__main__":
 
 def test_unequal_batches_are_an_error_on_all_processes(two_processes):
     for results in two_processes:
-        assert "(1, 4, 2) on rank 0, (1, 5, 2) on rank 1" in results["unequal"]
-        assert "drop_last=True" in results["unequal"]
+        for message in results["unequal"]:
+            assert "(1, 4, 2) on rank 0, (1, 5, 2) on rank 1" in message
+            assert "drop_last=True" in message
 
 
 def test_a_killed_process_is_named(tmp_path):
