@@ -10,14 +10,14 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --co
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
-	@echo "make test    set up, then run the tests (7 minutes)"
-	@echo "make test-all  the slow tests too (12 minutes)"
+	@echo "make test    set up, then run the tests (5 minutes)"
+	@echo "make test-all  the slow tests and all attacks too (an hour)"
 	@echo "make test-faults  every kill, full disk, damaged and hostile file, and a table of them (40 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make format  put the code into the project's format"
 	@echo "make bench   measure time and memory, write benchmarks/results (40 minutes)"
 	@echo "make bench-peers  train by amcl and by lightly on CIFAR-10, compare them (35 minutes)"
-	@echo "make soak    train for long, on many files, many runs; watch memory and handles (40 minutes)"
+	@echo "make soak    train for long, on many files, many runs; watch memory and open files (30 minutes)"
 	@echo "make lock    write build/lock.txt: every file of an installation, with its SHA-256"
 	@echo "make sbom    write build/sbom.json: every package of an installation, as CycloneDX"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
