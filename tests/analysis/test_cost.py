@@ -201,7 +201,7 @@ def test_the_size_of_images_is_found_without_them(tmp_path):
     config = recipes.default(str(picture_folder(tmp_path / "pictures", count=3, size=70)), "simclr")
     assert image_size_of(config) == 64
     assert image_size_of(replace(config, data=replace(config.data, image_size=48))) == 48
-    with pytest.raises(FileNotFoundError, match="neither a folder nor a known"):
+    with pytest.raises(FileNotFoundError, match=r"/none'.*builtin, cifar10"):
         image_size_of(recipes.default(str(tmp_path / "none"), "simclr"))
     with pytest.raises(ValueError, match="image_size must be a whole number"):
         cost_of(config, 0)
@@ -266,7 +266,7 @@ def test_sides_take_steps_in_turns(monkeypatch):
     assert (first.seconds, second.seconds) == ((1, 3, 5), (2, 4, 6))
     assert (first.peak_memory, second.peak_memory) == (100, 300)
     assert sorted(closed) == [1, 3]
-    with pytest.raises(ValueError, match="steps must be a whole number"):
+    with pytest.raises(ValueError, match=r"\bsteps\b.*\b0\b"):
         measure_step(config, steps=0)
 
 

@@ -129,19 +129,19 @@ def test_images_that_moved_are_found_where_they_are_said_to_lie(folder_run, tmp_
         FileNotFoundError, match="nowhere' is neither a folder nor a known data set"
     ):
         sample_of_run(run, data=str(tmp_path / "nowhere"))
-    with pytest.raises(FileNotFoundError, match="does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"cifar-100-python .*`amcl data cifar100 --root"):
         sample_of_run(run, data="cifar100", data_root=str(tmp_path))
 
 
 def test_a_run_without_a_checkpoint_is_an_error_that_says_so(trained, tmp_path):
     run = shutil.copytree(trained, tmp_path / "run")
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(RunError, match="has no checkpoint, which is where heads are"):
+    with pytest.raises(RunError, match=r"/run .*checkpoint"):
         sample_of_run(run)
     (run / "backbone.safetensors").unlink()
-    with pytest.raises(RunError, match="has saved nothing yet"):
+    with pytest.raises(RunError, match=r"amcl pretrain --resume .*/run$"):
         sample_of_run(run)
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match=r"no config\.toml"):
         sample_of_run(tmp_path)
 
 

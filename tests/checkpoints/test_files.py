@@ -55,7 +55,7 @@ def test_a_failed_save_leaves_the_checkpoint_before_it(tmp_path, monkeypatch, er
         raise error
 
     monkeypatch.setattr(torch, "save", fail_halfway)
-    with pytest.raises(RunError, match=r"could not write .*the checkpoint before it is untouched"):
+    with pytest.raises(RunError, match=r"/last\.pt .*untouched"):
         save_checkpoint(path, STATE | {"step": 4})
     assert os.listdir(tmp_path) == ["last.pt"]
     assert_is(load_checkpoint(path), STATE)
@@ -64,7 +64,7 @@ def test_a_failed_save_leaves_the_checkpoint_before_it(tmp_path, monkeypatch, er
 def test_a_failed_first_save_says_that_there_is_none(tmp_path):
     blocked = tmp_path / "missing"
     blocked.write_text("a file, where a folder is needed")
-    with pytest.raises(RunError, match="there is none yet"):
+    with pytest.raises(RunError, match=r"missing/last\.pt .*none yet"):
         save_checkpoint(blocked / "last.pt", STATE)
 
 
@@ -119,7 +119,7 @@ def test_a_cut_off_checkpoint_is_refused(tmp_path, share):
     save_checkpoint(path, STATE)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
-    with pytest.raises(RunError, match=r"no checkpoint that can be read safely|is damaged"):
+    with pytest.raises(RunError, match=r"/last\.pt .*(safely|checksum)"):
         load_checkpoint(path)
 
 
@@ -127,7 +127,7 @@ def test_a_cut_off_checkpoint_is_refused(tmp_path, share):
 def test_a_file_of_another_kind_is_refused(tmp_path, content):
     path = tmp_path / "last.pt"
     path.write_bytes(content)
-    with pytest.raises(RunError, match="no checkpoint that can be read safely"):
+    with pytest.raises(RunError, match=r"/last\.pt .*safely"):
         load_checkpoint(path)
 
 
@@ -135,7 +135,7 @@ def test_a_file_of_another_kind_is_refused(tmp_path, content):
 def test_another_format_is_refused(tmp_path, state):
     path = tmp_path / "last.pt"
     torch.save(state, path)
-    with pytest.raises(RunError, match="not a checkpoint of this version of amcl"):
+    with pytest.raises(RunError, match=r"/last\.pt .*version of amcl"):
         load_checkpoint(path)
 
 
@@ -162,7 +162,7 @@ def test_a_full_disk_while_keeping_a_checkpoint(tmp_path, monkeypatch):
         raise OSError(28, "No space left")
 
     monkeypatch.setattr(checkpoint.shutil, "copyfileobj", fail_halfway)
-    with pytest.raises(RunError, match=r"could not write"):
+    with pytest.raises(RunError, match=r"/epoch-0003\.pt .*disk"):
         keep_checkpoint(path, "epoch-0003.pt")
     assert os.listdir(tmp_path) == ["last.pt"]
 

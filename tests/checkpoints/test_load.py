@@ -117,11 +117,11 @@ def test_a_folder_that_is_no_run(tmp_path):
 
 
 def test_options_that_a_run_says_itself_are_refused(trained):
-    with pytest.raises(ValueError, match=r"says itself what it holds: leave out backbone, width"):
+    with pytest.raises(ValueError, match=r"/first .*\bbackbone, width\b"):
         open_model(trained, backbone="resnet18", width=2.0)
     with pytest.raises(ValueError, match="leave out image_size"):
         open_model(trained / "checkpoints/last.pt", image_size=64)
-    with pytest.raises(ValueError, match="leave out pretrained"):
+    with pytest.raises(ValueError, match=r"backbone\.safetensors .*\bpretrained\b"):
         open_model(trained / "backbone.safetensors", pretrained=True)
 
 
@@ -132,7 +132,7 @@ def test_a_checkpoint_of_an_early_version_needs_to_be_told(run):
     save_checkpoint(path, state)
     with pytest.raises(ValueError, match="give image_size, mean and std"):
         open_model(path)
-    with pytest.raises(ValueError, match="does not say how its images were prepared"):
+    with pytest.raises(ValueError, match=r"last\.pt .*\bimage_size, mean and std\b"):
         load_method(path)
     told = {"image_size": 32, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
     subject = open_model(path, **told)
@@ -143,7 +143,7 @@ def test_a_checkpoint_of_an_early_version_needs_to_be_told(run):
 def test_a_checkpoint_of_a_later_version_is_refused(run):
     path = run / "checkpoints/last.pt"
     torch.save(load_checkpoint(path) | {"format": 99}, path)
-    with pytest.raises(RunError, match="not a checkpoint of this version"):
+    with pytest.raises(RunError, match=r"last\.pt .*version of amcl"):
         open_model(path)
 
 
@@ -176,7 +176,7 @@ def test_metadata_that_says_too_little(run):
     path = run / "backbone.safetensors"
     made = {"backbone": "resnet10t", "width": 0.125, "stem": "auto", "image_size": 32}
     save_tensors(path, load_file(path), made)
-    with pytest.raises(ValueError, match="it has no mean, std"):
+    with pytest.raises(ValueError, match=r"backbone\.safetensors .*\bmean, std\b"):
         open_model(run)
 
 
@@ -224,12 +224,12 @@ def test_a_method_whose_settings_are_no_text(trained, tmp_path):
 
 
 def test_a_backbone_alone_is_no_method(run, tmp_path):
-    with pytest.raises(ValueError, match=r"holds no method.*amcl export"):
+    with pytest.raises(ValueError, match=r"method\.safetensors .*`amcl export`"):
         load_method(run / "backbone.safetensors")
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(RunError, match="only a backbone"):
+    with pytest.raises(RunError, match=r"/run .*checkpoint"):
         load_method(run)
-    with pytest.raises(FileNotFoundError, match="no file or folder"):
+    with pytest.raises(FileNotFoundError, match=r"/nowhere\.pt'"):
         load_method(tmp_path / "nowhere.pt")
 
 
@@ -238,7 +238,7 @@ def test_a_method_that_does_not_fit_its_configuration(run):
     state = load_checkpoint(path)
     state["config"] = state["config"].replace("heads = 3", "heads = 2")
     save_checkpoint(path, {k: v for k, v in state.items() if k != "format"})
-    with pytest.raises(ValueError, match=r"does not fit the method .* another version"):
+    with pytest.raises(ValueError, match=r"last\.pt .*'heads\.layers\.0\.weight'.*amcl"):
         load_method(path)
 
 
@@ -350,7 +350,7 @@ def test_what_lies_there_comes_before_timms_names(run, monkeypatch):
         ({"mean": (0.5, 0.5, 0.5)}, "mean and std go together"),
         ({"mean": (0.5,), "std": (0.5,)}, "mean must be three numbers"),
         ({"mean": (0.5,) * 3, "std": (0.5, 0, 0.5)}, "std must be a finite number above 0"),
-        ({"backbone": "resnet50"}, "is a timm model, and neither file nor folder: leave out back"),
+        ({"backbone": "resnet50"}, r"^resnet10t .*\bbackbone\b"),
         ({"image_size": 0}, "image_size must be a whole number"),
     ],
     ids=str,

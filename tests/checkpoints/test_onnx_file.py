@@ -43,7 +43,7 @@ def test_an_onnx_file_that_computes_something_else_is_not_kept(onnx_export, trai
     onnx_file._check(other, onnx_export / "backbone.onnx")
     with torch.no_grad():
         other.network.bn1.bias += 0.1
-    with pytest.raises(RunError, match="computes other features than torch"):
+    with pytest.raises(RunError, match=r"^onnxruntime .*\bONNX\b"):
         onnx_file._check(other, onnx_export / "backbone.onnx")
 
 

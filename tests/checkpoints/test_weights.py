@@ -158,7 +158,7 @@ def test_a_file_of_something_else(tmp_path):
     with pytest.raises(ValueError, match=r"holds nothing of resnet18: .* words.embedding"):
         open_model(path, **OPTIONS)
     path = saved(tmp_path / "n.pth", [1, 2, 3])
-    with pytest.raises(ValueError, match="holds no named tensors"):
+    with pytest.raises(ValueError, match=r"/n\.pth .*resnet18: .*tensors"):
         open_model(path, **OPTIONS)
 
 
@@ -237,5 +237,5 @@ def test_code_in_a_file_is_not_run(tmp_path, state):
 
 def test_no_pretrained_weights_for_a_file(tmp_path, state):
     path = saved(tmp_path / "w.pth", state)
-    with pytest.raises(ValueError, match="is a file with weights: leave out pretrained"):
+    with pytest.raises(ValueError, match=r"/w\.pth .*\bpretrained\b"):
         open_model(path, **OPTIONS, pretrained=True)

@@ -60,7 +60,7 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
             "--method barlow --plain --omega-reduction sum",
             "--omega-reduction sum belongs to adaptive",
         ),
-        ("--method simsiam --plain --no-shared-projector", "belongs to several heads"),
+        ("--method simsiam --plain --no-shared-projector", "(--heads 3)"),
         ("--mask-ratio 0.3", "--mask-ratio belongs to can, lgp and mae: this run has --method sim"),
         ("--method mae --heads 3", "belongs to barlow, can, lgp, moco, mocov3, simclr and simsiam"),
         ("--queue 9", "--queue belongs to moco: this run has --method simclr."),
@@ -310,5 +310,5 @@ def test_python_says_what_it_takes():
     assert not torch.equal(seeded[0], seeded[2])
     assert not torch.equal(views(images), views(images))
     parameters = views.draw(4, generator=torch.Generator())
-    with pytest.raises(ValueError, match="not both"):
+    with pytest.raises(ValueError, match=r"\bparameters\b.*\bgenerator\b"):
         views(images, parameters, generator=torch.Generator())

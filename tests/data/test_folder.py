@@ -157,7 +157,7 @@ def test_a_validation_split_without_classes_or_with_others(tmp_path, class_folde
     assert (len(images.train), images.probe) == (4, None)
     (tmp_path / "val" / "1.png").unlink()
     class_folders(tmp_path / "val", ["a", "c"], each=2)
-    with pytest.raises(ValueError, match="has the classes c, which the training split has not"):
+    with pytest.raises(ValueError, match=r"/val .*\bclasses c\b.*labels='none'"):
         load(tmp_path)
 
 
@@ -280,7 +280,7 @@ def test_the_bank_is_bounded(tmp_path, class_folders):
     for bank, expected in ((7, 7), (None, 18)):
         images = load(folder, bank=bank)
         assert (len(images.train), len(images.probe.bank.labels)) == (18, expected)
-    with pytest.raises(ValueError, match="bank must be a whole number"):
+    with pytest.raises(ValueError, match=r"\bbank\b.*\b0\b"):
         load(folder, bank=0)
 
 
@@ -311,7 +311,7 @@ def test_unknown_sources(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="'' is neither a folder nor a known data set"):
         load_dataset("")
     Image.new("RGB", (4, 4)).save(tmp_path / "a.png")
-    with pytest.raises(NotADirectoryError, match="is a file: give the folder"):
+    with pytest.raises(NotADirectoryError, match=r"'a\.png'.*builtin, cifar10"):
         load_dataset("a.png")
     assert load_dataset(".").name == tmp_path.name
 

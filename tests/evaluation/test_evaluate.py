@@ -353,7 +353,7 @@ def test_a_protocol_of_a_script_runs_as_a_built_in_one(norm, tmp_path):
     assert result.metrics == {"mean_norm": pytest.approx(expected)}
     assert "order 1.0" in describe(result)
     assert "note: of the test images" in describe(result)
-    with pytest.raises(ValueError, match="needs labels"):
+    with pytest.raises(ValueError, match=r"colors/CLASS/FILE.*--labels none"):
         Evaluation(Counting(), data(probe=None), TRANSFORM).run("norm")
 
 

@@ -60,7 +60,7 @@ def test_draws_are_independent_and_the_same_each_time():
 def test_a_small_class_gives_all_it_has():
     labels = torch.tensor([0, 0, 0, 0, 1, 1])
     assert labels[draw(labels, 3, seed=0, number=0)].tolist() == [0, 0, 0, 1, 1]
-    with pytest.raises(ValueError, match="n must be a whole number"):
+    with pytest.raises(ValueError, match=r"\bn\b.*\b0\b"):
         draw(torch.tensor([0, 1]), 0, seed=0, number=0)
 
 
@@ -208,5 +208,5 @@ def test_data_that_does_not_fit_is_an_error():
     made = FewLabelsSettings(per_class=(5,))
     with pytest.raises(ValueError, match="training labels must be whole numbers from 0 to 1"):
         few_labels(train_x, train_y, test_x, test_y, NAMES[:2], made)
-    with pytest.raises(ValueError, match="test features of shape"):
+    with pytest.raises(ValueError, match=r"\btest\b.*\(90, 6\).*\(89,\)"):
         few_labels(train_x, train_y, test_x, test_y[:-1], NAMES, made)

@@ -272,7 +272,7 @@ def test_unreadable_files_are_left_out_with_their_labels(monkeypatch, tmp_path):
         finetune(again, train, test, 3, TRANSFORM, short, workers=workers) for workers in (0, 2)
     )
     assert same(alone.state_dict, helped.state_dict)
-    with pytest.raises(ValueError, match="too few of the training images can be read; the first"):
+    with pytest.raises(ValueError, match=r"training images .*/train1?0\.png"):
         finetune(module(), train.subset(torch.tensor([0, 10])), test, 3, TRANSFORM, settings)
 
 
@@ -305,7 +305,7 @@ def test_errors_say_what_to_mend():
     train, test = colors(6), colors(6)
     with pytest.raises(ValueError, match=r"training images go from 0 to 2: with classes=2 they"):
         finetune(module(), train, test, 2, TRANSFORM, PLAIN)
-    with pytest.raises(ValueError, match="there are no test images"):
+    with pytest.raises(ValueError, match=r"\btest images\b.*\b1\b"):
         finetune(module(), train, test.subset(torch.arange(0)), 3, TRANSFORM, PLAIN)
     with pytest.raises(ValueError, match="precision='bf16' is for GPUs: some CPUs"):
         finetune(module(), train, test, 3, TRANSFORM, PLAIN, precision="bf16")

@@ -72,7 +72,7 @@ def test_the_hold_out_is_measured_without_augmentation():
     found = probe(settings(), train=moving, plain=moving.values)
     blind = probe(settings(), train=moving, plain=torch.zeros(N, D).double())
     assert blind.hold_out_top1 != found.hold_out_top1
-    with pytest.raises(ValueError, match="give the features of the training images without augm"):
+    with pytest.raises(ValueError, match="`plain`"):
         probe(settings(), train=moving)
 
 

@@ -87,7 +87,7 @@ def test_a_damaged_file_is_named(tmp_path, text):
     ("changed", "told"),
     [
         ({"metrics": {"top1": "all"}}, "metrics in .* top1 is 'all' instead of a number"),
-        ({"metrics": {"top1": float("nan")}}, "not finite"),
+        ({"metrics": {"top1": float("nan")}}, r"\.json .*finite.*`amcl evaluate`"),
         ({"metrics": {"top1": 10**400}}, "more than 64 bits"),
         ({"time": 3}, "time in .* is 3 instead of text"),
         ({"seed": True}, "seed in .* is True"),

@@ -22,7 +22,7 @@ def test_both_sides_of_a_method():
     five = with_values(BASE, {"heads": 5, "form": "top_k", "top_k": 3})
     assert sides(five)[BASELINE] == BASE
     assert value_of(sides(five)[AMCL], "heads") == 5
-    with pytest.raises(ValueError, match="mae has no heads"):
+    with pytest.raises(ValueError, match=r"\bmae\b.*\bAMCL\b"):
         sides(recipes.recipe("builtin-mae"))
 
 
@@ -31,7 +31,7 @@ def test_both_sides_of_a_method():
 def test_every_analysis_has_runs_for_every_method(name, method):
     base = recipes.recipe(f"builtin-{method}")
     if name == "negatives" and method in ("simsiam", "barlow"):
-        with pytest.raises(ValueError, match="compares no negatives"):
+        with pytest.raises(ValueError, match=f"^{method} .*simclr, moco, mocov3, can or lgp"):
             ANALYSES[name].specs(base)
         return
     for spec in ANALYSES[name].specs(base, metric=AUROC):

@@ -124,15 +124,15 @@ def test_noise_levels():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: patchify(torch.zeros(1, 3, 10, 10), 4), "multiple of 4"),
-        (lambda: patchify(torch.zeros(1, 3, 8, 4), 4), "square images"),
-        (lambda: patchify(torch.zeros(3, 8, 8), 4), "square images"),
-        (lambda: unpatchify(torch.zeros(1, 5, 48), 4), "class token"),
+        (lambda: patchify(torch.zeros(1, 3, 10, 10), 4), r"\(1, 3, 10, 10\)"),
+        (lambda: patchify(torch.zeros(1, 3, 8, 4), 4), r"\(1, 3, 8, 4\)"),
+        (lambda: patchify(torch.zeros(3, 8, 8), 4), r"got \(3, 8, 8\)"),
+        (lambda: unpatchify(torch.zeros(1, 5, 48), 4), r"\(1, 5, 48\)"),
         (lambda: unpatchify(torch.zeros(1, 4, 47), 4), r"\(1, 4, 47\)"),
-        (lambda: unpatchify(torch.zeros(4, 48), 4), "square number"),
+        (lambda: unpatchify(torch.zeros(4, 48), 4), r"got \(4, 48\)"),
         (lambda: sincos_positions(6, (2, 2)), "4 divides, got 6"),
         (lambda: sincos_levels(torch.zeros(2), 2), "got 2"),
-        (lambda: sincos_levels(torch.zeros(2), 7), "even width"),
+        (lambda: sincos_levels(torch.zeros(2), 7), r"\beven\b.*\b7\b"),
     ],
 )
 def test_what_does_not_fit_is_refused(call, said):
@@ -143,9 +143,9 @@ def test_what_does_not_fit_is_refused(call, said):
 def test_a_loss_needs_patches_and_shapes_that_fit():
     x = torch.zeros(2, 4, 12)
     none = torch.zeros(2, 4, dtype=torch.bool)
-    with pytest.raises(ValueError, match="no patch is masked"):
+    with pytest.raises(ValueError, match=r"\bmasked\b.*\bmask ratio\b"):
         masked_reconstruction(x, x, none)
-    with pytest.raises(ValueError, match="no patch is visible"):
+    with pytest.raises(ValueError, match=r"\bvisible\b.*\bmask ratio\b"):
         noise_prediction(x, x, ~none)
     with pytest.raises(ValueError, match=r"got \(2, 4, 12\), \(2, 1, 12\)"):
         masked_reconstruction(x, x[:, :1], ~none)

@@ -83,7 +83,7 @@ def test_views_that_do_not_fit(z1, message):
 
 def test_nan_names_a_remedy_and_the_check_can_be_switched_off():
     z = torch.full((3, 6, 8), torch.nan)
-    with pytest.raises(ValueError, match="lower the learning rate, clip gradients"):
+    with pytest.raises(ValueError, match=r"\bz0\b.*\b144\b.*learning rate"):
         amcl.AMCLLoss(3, 8)(z, z)
     assert amcl.AMCLLoss(3, 8, validate=False)(z, z).isnan()
 
@@ -104,7 +104,7 @@ def test_too_few_images_for_negatives(negatives):
     loss = amcl.AMCLLoss(3, 8, negatives=negatives)
     with pytest.raises(ValueError, match="leave no negatives: give at least N = 2 images"):
         loss(z0, z1)
-    with pytest.raises(ValueError, match="leave no negatives"):
+    with pytest.raises(ValueError, match=r"^0 .*N = 2\b.*`negatives`"):
         loss(z0, z1, torch.randn(3, 0, 8))
 
 

@@ -101,7 +101,7 @@ def test_methods_have_defaults_of_their_own(name, lower, upper, scale, gradient)
         ("simsiam", {"temperature": "adaptive-negative"}, "SimSiam has none: choose"),
         ("simsiam", {"predictor": 0}, "predictor must be a whole number"),
         ("simclr", {"temperature": "adaptve"}, "no temperature 'adaptve': did you mean 'adaptive'"),
-        ("simclr", {"projector": ()}, "at least one width, such as"),
+        ("simclr", {"projector": ()}, r"\bprojector\b.*\(512, 128\)"),
         ("simclr", {"projector": (512, 0)}, "projector must be a whole number, at least 1"),
         ("simclr", {"heads": 0}, "heads must be a whole number, at least 1, got 0"),
         ("moco", {"momentum": 1.5}, r"momentum must lie in \[0, 1\], got 1.5"),

@@ -274,7 +274,7 @@ def test_it_says_what_is_wrong():
         knn_predict(bank[:, :, None], labels, bank)
     with pytest.raises(ValueError, match=r"queries must be floating-point .* got torch.int64"):
         knn_predict(bank, labels, bank.long())
-    with pytest.raises(ValueError, match="block must be a whole number"):
+    with pytest.raises(ValueError, match=r"\bblock\b.*\b0\b"):
         knn_predict(bank, labels, bank, block=0)
     with pytest.raises(ValueError, match="too large for float64: scale them down"):
         knn_predict(1e200 * bank, labels, bank, metric="euclidean")
@@ -292,14 +292,14 @@ def test_it_says_which_labels_are_wrong():
 
 def test_settings_say_what_is_wrong():
     assert KnnSettings(tau=math.inf).tau == math.inf
-    with pytest.raises(ValueError, match="k must be a whole number"):
+    with pytest.raises(ValueError, match=r"\bk\b.*\b0\b"):
         KnnSettings(k=0)
     for tau in (0, -1, math.nan, -math.inf):
         with pytest.raises(ValueError, match=r"tau must be a finite number above 0.* or inf"):
             KnnSettings(tau=tau)
     with pytest.raises(ValueError, match="metric must be one of 'cosine', 'euclidean'"):
         KnnSettings(metric="manhattan")
-    with pytest.raises(ValueError, match="tau must be"):
+    with pytest.raises(ValueError, match=r"\btau\b.*\b0\b.*\binf\b"):
         knn_predict(features(3), torch.arange(3), features(3), tau=0)
 
 

@@ -234,18 +234,18 @@ def test_it_says_what_is_wrong():
     for measure in (alignment, separation):
         with pytest.raises(ValueError, match=r"one shape.* got \(9, 6\) and \(8, 6\)"):
             measure(h, h[:8])
-    with pytest.raises(ValueError, match="bins must be a whole number"):
+    with pytest.raises(ValueError, match=r"\bbins\b.*\b0\b"):
         separation(h, h, bins=0)
-    with pytest.raises(ValueError, match="alpha must be"):
+    with pytest.raises(ValueError, match=r"\balpha\b.*\b0\b"):
         alignment(h, h, alpha=0)
-    with pytest.raises(ValueError, match="t must be"):
+    with pytest.raises(ValueError, match=r"\bt\b.*-1\b"):
         uniformity(h, t=-1)
 
 
 def test_settings_say_what_is_wrong():
     assert (UnlabeledSettings().images, UnlabeledSettings().views) == (2000, "abcde")
     for images in (0, 1, 2.5):
-        with pytest.raises(ValueError, match="images must be"):
+        with pytest.raises(ValueError, match=rf"\bimages\b.*\b{images}\b"):
             UnlabeledSettings(images=images)
     with pytest.raises(ValueError, match="has no operation for 'x': choose letters from a = "):
         UnlabeledSettings(views="abx")

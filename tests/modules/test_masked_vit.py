@@ -80,9 +80,9 @@ def test_visible_indices_are_those_not_masked_in_order():
     ("masked", "said"),
     [
         (torch.tensor([[True, False], [True, True]]), r"got \[0, 1\]"),
-        (torch.tensor([[True, True]]), "at least one"),
-        (torch.zeros(0, 4, dtype=torch.bool), "at least one"),
-        (torch.zeros(2, 4), "of bool"),
+        (torch.tensor([[True, True]]), r"\[0\].*random_mask"),
+        (torch.zeros(0, 4, dtype=torch.bool), r"\[\].*random_mask"),
+        (torch.zeros(2, 4), r"torch\.float32.*random_mask"),
         (torch.zeros(4, dtype=torch.bool), r"\(N, L\)"),
     ],
 )
@@ -176,8 +176,8 @@ def test_gradients_are_the_same_with_checkpoints():
         ("resnet18", {}, "a ResNet is not run"),
         ("beit_base_patch16_224", {}, "a Beit is not run"),
         ("test_vit2", {}, "1 register tokens"),
-        ("vit_tiny_r_s16_p8_224", {}, "convolutional stem"),
-        ("test_vit", {"pos_embed": "none"}, "no positions"),
+        ("vit_tiny_r_s16_p8_224", {}, "convolutional stem.*vit_tiny_patch16_224"),
+        ("test_vit", {"pos_embed": "none"}, "no positions.*vit_tiny_patch16_224"),
         ("test_vit", {"patch_drop_rate": 0.5}, "patch_drop_rate"),
     ],
 )

@@ -129,11 +129,11 @@ def test_an_unfinished_run_is_shown_as_far_as_it_is(runs, tmp_path):
 
 
 def test_runs_are_named_once(runs, tmp_path):
-    with pytest.raises(ValueError, match="given twice"):
+    with pytest.raises(ValueError, match=r"/amcl .*\(as .*/amcl\)"):
         read(runs("amcl"), runs("amcl").parent / "amcl")
-    with pytest.raises(RunError, match="no run folder"):
+    with pytest.raises(RunError, match=r"no config\.toml"):
         read(tmp_path)
-    with pytest.raises(ValueError, match="name the run"):
+    with pytest.raises(ValueError, match="amcl report RUN RUN"):
         read()
-    with pytest.raises(ValueError, match="map must be one of"):
+    with pytest.raises(ValueError, match=r"\bmap\b.*'pca', 'umap', 'tsne'.*'som'"):
         ReportSettings(map="som")

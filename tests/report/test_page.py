@@ -81,7 +81,7 @@ def test_ids_on_a_page_differ():
     assert len(ids) == len(set(ids))
     linked = re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', page)
     assert {first or second for first, second in linked} <= set(ids)
-    with pytest.raises(ValueError, match="got loss twice"):
+    with pytest.raises(ValueError, match=r"\bloss\b.*\banchor\b"):
         Page(title="x", sections=[Section("Loss", ()), Section("loss", ())])
 
 
@@ -93,9 +93,9 @@ def test_a_page_is_written_whole_and_never_over_something_else(tmp_path):
     assert path.read_text() != first
     other = tmp_path / "thesis.html"
     other.write_text("<!doctype html><title>mine</title>")
-    with pytest.raises(RunError, match="is left as it is"):
+    with pytest.raises(RunError, match=r"/thesis\.html .*--out"):
         full_page().write(other)
-    with pytest.raises(RunError, match="is a folder"):
+    with pytest.raises(RunError, match=r"/report\.html"):
         full_page().write(tmp_path)
     assert other.read_text() == "<!doctype html><title>mine</title>"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["new", "thesis.html"]
@@ -108,11 +108,11 @@ def test_blocks_say_what_is_wrong():
         Picture([torch.zeros(3, 4, 4)])
     with pytest.raises(ValueError, match="each of 1 images"):
         Picture([pixels(3, 4, 4)], good=[True, False])
-    with pytest.raises(ValueError, match="points must be finite"):
+    with pytest.raises(ValueError, match=r"\bpoints\b.*\(N, 2\)"):
         Map(torch.tensor([[0.0, torch.nan]]), pixels(1, 3, 4, 4))
     with pytest.raises(ValueError, match="labels must be 1"):
         Map(torch.zeros(1, 2), pixels(1, 3, 4, 4), ["a", "b"])
-    with pytest.raises(ValueError, match="anchor"):
+    with pytest.raises(ValueError, match=r"\banchor\b.*''"):
         Section("…", ())
 
 

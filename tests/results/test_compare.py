@@ -152,9 +152,9 @@ def test_runs_that_cannot_be_compared(tmp_path, monkeypatch):
     run = made(tmp_path / "a", 0.9)
     with pytest.raises(ValueError, match="amcl compare RUN RUN"):
         compare([])
-    with pytest.raises(ValueError, match="none is no run folder"):
+    with pytest.raises(ValueError, match=r"^none .*config\.toml"):
         compare([run, Path("none")])
-    with pytest.raises(ValueError, match="a is given twice"):
+    with pytest.raises(ValueError, match=r"^a .*\(as .*/a\)"):
         compare([run, Path("a")])
     make(tmp_path / "my run")
     with pytest.raises(ValueError, match="run `amcl evaluate 'my run'` first"):

@@ -195,8 +195,8 @@ ERRORS = [
     (["batch_sise=1:2"], "did you mean 'batch_size'"),
     (["devices=1,2"], "'devices', which is unknown"),
     (["name=moco,simclr"], "'name', which is unknown"),
-    ([], "the space has one point at most: give a range"),
-    (["lr=1", "heads=3"], "the space has one point at most"),
+    ([], "one point.*lr=1e-3:1:log"),
+    (["lr=1", "heads=3"], "one point.*lr=1e-3:1:log"),
     ([""], "'' is no part of a space: write a field and where to look"),
     (["lr"], "'lr' is no part of a space"),
     (["lr= "], "'lr= ' is no part of a space"),
@@ -268,9 +268,9 @@ def test_errors_say_what_is_wrong(entries, message):
 
 def test_ends_are_tried_where_they_have_an_effect():
     constant = recipe("cifar10-simclr")
-    for entry in ("eta=-1:1", "beta=-1:1"):
-        with pytest.raises(ValueError, match="must be a finite number"):
-            space_from(constant, [entry, "temperature=constant,adaptive"])
+    for name in ("eta", "beta"):
+        with pytest.raises(ValueError, match=rf"^{name}=-1\.0:1\.0: "):
+            space_from(constant, [f"{name}=-1:1", "temperature=constant,adaptive"])
     simsiam = recipe("cifar10-simsiam-amcl")
     with pytest.raises(ValueError, match="SimSiam has none: choose"):
         space_from(simsiam, ["temperature=adaptive,adaptive-negative"])
@@ -281,7 +281,7 @@ def test_ends_are_accepted_that_go_with_those_of_others():
     with pytest.raises(ValueError, match="a step brings 1024 keys"):
         space_from(moco, ["queue=128:1024"])
     assert space_from(moco, ["queue=128:1024", "batch_size=16:64"])
-    with pytest.raises(ValueError, match="need both, lower < upper"):
+    with pytest.raises(ValueError, match=r"^tau_lower=1\.0:3\.0: .*lower=1\.0, upper=0\.75"):
         space_from(SIMCLR, ["tau_lower=1:3"])
     assert space_from(SIMCLR, ["tau_lower=1:3", "tau_upper=4:5"])
     assert space_from(SIMCLR, ["top_k=1:1023", "form=top_k", "batch_size=256:1024"])

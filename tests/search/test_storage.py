@@ -164,7 +164,7 @@ def test_machines_share_a_study_through_its_storage(tmp_path, runs):
     found = find(tmp_path / "two", trials=4, storage=url, study="ours")
     assert numbers(found.records) == [0, 1, 2, 3]
     assert [p.name for p in sorted((tmp_path / "two/trials").iterdir())] == ["0002", "0003"]
-    with pytest.raises(RunError, match="differs in its space"):
+    with pytest.raises(RunError, match=r"'ours'.*\bspace\b.*--study"):
         find(tmp_path / "three", storage=url, study="ours", space=["beta=1:2"])
     assert len(find(tmp_path / "four", trials=1, storage=url, study="mine").records) == 1
 
@@ -177,10 +177,10 @@ def test_passwords_are_not_written_down(tmp_path):
     )
     folder.create(definition)
     assert "secret" not in folder.listing.read_text()
-    with pytest.raises(RunError, match="password is not written down"):
+    with pytest.raises(RunError, match=r"password.*--storage postgresql://me:\*\*\*@host/studies"):
         SearchFolder(folder.path).read_definition()
     assert SearchFolder(folder.path, url).address == (url, "ours")
-    with pytest.raises(RunError, match="another storage"):
+    with pytest.raises(RunError, match=r"/s .*--storage .*postgresql://me:\*\*\*@host/studies"):
         SearchFolder(folder.path, "sqlite:///other.db").read_definition()
     assert without_password("") == ""
 
@@ -193,7 +193,7 @@ def test_what_a_kill_left_of_a_new_study_is_taken_up(tmp_path):
     definition = Definition(
         config=base(), space=amcl.search.space_from(base(), BETA), objective="knn"
     )
-    with pytest.raises(RunError, match="not an empty folder"):  # this base is of another study
+    with pytest.raises(RunError, match=r"empty folder.*--out"):  # this base is of another study
         folder.create(replace(definition, config=base(seed=1)))
     folder.create(definition)
     assert folder.exists()
@@ -203,7 +203,7 @@ def test_what_a_kill_left_of_a_new_study_is_taken_up(tmp_path):
     ("url", "error", "told"),
     [
         ("nonsense", ValueError, "--storage is no address of a database"),
-        ("sqlite:////no/such/folder/study.db", RunError, "unable to open database file"),
+        ("sqlite:////no/such/folder/study.db", RunError, r"sqlite3\.OperationalError"),
         ("strange://host/x", ValueError, "strange is no address of a database"),
     ],
 )

@@ -27,12 +27,12 @@ def test_axes_as_they_are_typed():
     ("entries", "told"),
     [
         (["tau"], "'tau' is no axis of a grid"),
-        (["=0.1"], "is no axis"),
-        (["tau="], "is no axis"),
-        (["tau=0.1,,0.2"], "is no axis"),
+        (["=0.1"], r"'=0\.1'.*tau=0\.1,0\.2"),
+        (["tau="], r"'tau='.*tau=0\.1,0\.2"),
+        (["tau=0.1,,0.2"], r"'tau=0\.1,,0\.2'.*tau=0\.1,0\.2"),
         (["tau=0.1", "seed=0", "tau=0.2"], "has tau twice"),
         (["batch-size=1", "batch_size=2"], "has batch_size twice"),
-        (["seed=0,1,0"], "has a value twice"),
+        (["seed=0,1,0"], "'seed=0,1,0'"),
     ],
 )
 def test_what_is_no_axis(entries, told):
@@ -80,7 +80,7 @@ def test_what_is_wrong_is_told_with_the_run():
         grid(Config(), {"seed": ["0"], "tau": ["-1", "0.1"]})
     with pytest.raises(ValueError, match="did you mean 'tau'"):
         grid(Config(), {"tua": ["0.1"]})
-    with pytest.raises(ValueError, match="tau must be float"):
+    with pytest.raises(ValueError, match=r"\btau\b.*'low'"):
         grid(Config(), {"tau": ["low"]})
 
 

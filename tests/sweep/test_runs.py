@@ -140,13 +140,13 @@ def test_the_test_split_is_opened_only_when_asked_for(tmp_path, tiny):
 
 def test_what_is_wrong_is_told_before_anything_is_made(tmp_path, tiny, trained):
     points, out = grid(tiny, {"seed": ["0"]}), tmp_path / "out"
-    with pytest.raises(ValueError, match="builtin has no labeled test split"):
+    with pytest.raises(ValueError, match=r"^builtin .*--split validation"):
         sweep(points, out, protocols=["knn"], split="test", tell=quiet)
-    with pytest.raises(ValueError, match="split must be one of"):
+    with pytest.raises(ValueError, match=r"'auto', 'test', 'validation'.*'tset'"):
         sweep(points, out, split="tset", tell=quiet)
-    with pytest.raises(ValueError, match="there is no protocol"):
+    with pytest.raises(ValueError, match=r"'lienar'.*'linear'"):
         sweep(points, out, protocols=["lienar"], tell=quiet)
-    with pytest.raises(ValueError, match="jobs must be a whole number"):
+    with pytest.raises(ValueError, match=r"\bjobs\b.*\b0\b"):
         sweep(points, out, jobs=0, tell=quiet)
     several = [Point(values={}, config=replace(tiny, hardware=replace(tiny.hardware, devices=2)))]
     with pytest.raises(ValueError, match="leave out --devices"):
@@ -237,7 +237,7 @@ def test_points_of_any_names(tmp_path, tiny, trained):
 def test_a_folder_of_something_else_is_left_alone(tmp_path, tiny, trained):
     (tmp_path / "thesis.tex").write_text("mine")
     for out in (tmp_path, tmp_path / "thesis.tex"):
-        with pytest.raises(RunError, match="is not an empty folder"):
+        with pytest.raises(RunError, match=r"empty folder.*--out"):
             sweep(grid(tiny, {"seed": ["0"]}), out, tell=quiet)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(RunError, match=r"it has no sweep\.json"):
@@ -255,7 +255,7 @@ def test_damaged_files_are_named(tmp_path, tiny, trained):
             sweep(points, out, tell=quiet)
     listing.write_text(whole)
     file.write_bytes(b"no database" * 99)
-    with pytest.raises(RunError, match="file is not a database"):
+    with pytest.raises(RunError, match=r"sqlite3\.DatabaseError"):
         sweep(points, out, tell=quiet)
 
 

@@ -148,7 +148,7 @@ def test_a_run_of_a_sweep_goes_on_with_its_fitted_batch(tmp_path, monkeypatch):
     assert train_or_resume(config, tmp_path / "run").status == "complete"
     assert Config.from_file(tmp_path / "run/config.toml").run.batch_size == 34
     (tmp_path / "run/backbone.safetensors").unlink()
-    with pytest.raises(RunError, match=r"other settings \(tau\)"):
+    with pytest.raises(RunError, match=r"/run .*\(tau\)"):
         train_or_resume(with_values(config, {"tau": 0.3}), tmp_path / "run")
 
 

@@ -151,7 +151,7 @@ def test_backbone_loads_by_run_folder(finished, tmp_path):
     with pytest.raises(FileNotFoundError, match="--resume"):
         load_backbone(tmp_path)
     save_file({"a": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match="not written by amcl"):
+    with pytest.raises(ValueError, match=r"/other\.safetensors .*\bamcl\b"):
         load_backbone(tmp_path / "other.safetensors")
 
 
@@ -161,7 +161,7 @@ def test_a_folder_that_holds_a_run_is_never_written_over(finished, tmp_path):
         pretrain(small_run(), finished)
     assert (finished / "metrics.jsonl").read_bytes() == before
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(RunError, match="not an empty folder"):
+    with pytest.raises(RunError, match=r"empty folder.*--out"):
         pretrain(small_run(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
@@ -215,7 +215,7 @@ def test_two_processes_never_train_in_one_folder(finished):
     folder = RunFolder(finished)
     folder.open(10**9)
     try:
-        with pytest.raises(RunError, match="another process is training"):
+        with pytest.raises(RunError, match=f"process .*{finished} "):
             RunFolder(finished).open(10**9)
     finally:
         folder.close()

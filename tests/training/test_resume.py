@@ -225,7 +225,7 @@ def test_leftovers_of_a_kill_do_not_count(tmp_path, stage):
 )
 def test_other_files_do_count(tmp_path, name):
     (tmp_path / name).write_text("mine")
-    with pytest.raises(RunError, match="not an empty folder"):
+    with pytest.raises(RunError, match=r"empty folder.*--out"):
         RunFolder(tmp_path).check_free()
 
 

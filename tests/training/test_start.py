@@ -109,7 +109,7 @@ def test_another_network_is_refused_with_both_named(mae, pictures, tmp_path, cha
 
 def test_weights_that_are_not_there(mae, pictures, tmp_path):
     config = tiny_vit("lgp", pictures, init=str(tmp_path / "nowhere"))
-    with pytest.raises(FileNotFoundError, match=r"there is no file or folder .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"/nowhere'"):
         pretrain(config, tmp_path / "run")
     checkpoint = tiny_vit("lgp", pictures, init=str(mae / "checkpoints/last.pt"))
     with pytest.raises(ValueError, match=r"last.pt is no backbone: .* `amcl export CHECKPOINT"):

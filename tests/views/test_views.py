@@ -244,7 +244,7 @@ def test_calls_that_are_refused():
         views.draw(8, generator=generator(), shapes=torch.zeros(8, 2))
     with pytest.raises(ValueError, match=r"blur of 3 pixels is too wide for views of size = 1"):
         Views(1)
-    with pytest.raises(ValueError, match=r"size must be a whole number"):
+    with pytest.raises(ValueError, match=r"\bsize\b.*\b0\b"):
         Views(0)
     with pytest.raises(ValueError, match=r"std must be above 0"):
         Views(24, std=(1.0, 0.0, 1.0))
