@@ -68,6 +68,23 @@ def shuffle(items: torch.Tensor) -> Shuffled:
     return Shuffled(gather(items.unsqueeze(0))[0][order[rank() * n :][:n]], order)
 
 
+def sum_over_ranks(values: torch.Tensor) -> torch.Tensor:
+    """Return the sum of each value over all processes, with gradient.
+
+    The gradient that reaches the values is the sum over all ranks' losses, as that of `gather`.
+
+    Args:
+        values: Values of this process, in a shape that all share.
+
+    Returns:
+        The sums, the same on every process.
+    """
+    if world_size() == 1:
+        return values
+    total: torch.Tensor = _Sum.apply(values)
+    return total
+
+
 def mean_over_ranks(values: torch.Tensor) -> torch.Tensor:
     """Return the mean of each value over all processes, without gradient."""
     if world_size() == 1:
@@ -94,6 +111,20 @@ def _check_shapes(z: torch.Tensor) -> None:
 
 def _active() -> bool:
     return dist.is_available() and dist.is_initialized()
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: torch.Tensor) -> torch.Tensor:
+        total = values.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+        grad = grad.clone(memory_format=torch.contiguous_format)
+        dist.all_reduce(grad)
+        return grad
 
 
 class _Gather(torch.autograd.Function):

@@ -19,6 +19,7 @@ from amcl.cli.pretrain import free_folder, parse
 from amcl.config import Config
 from amcl.methods import METHODS
 
+TEMPERATURES_APART = ("scheduled", "macl", "positive-scale", "isogclr")
 QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -242,7 +243,7 @@ def test_help(capsys):
     ("name", "command"),
     [
         *((m, f"pretrain --method {m}") for m in METHODS),
-        ("scheduled", "pretrain --temperature scheduled"),
+        *((t, f"pretrain --temperature {t}") for t in TEMPERATURES_APART),
         *((n, n) for n in ("evaluate", "predict", "embed", "export", "compare", "cost")),
         *((n, n) for n in ("search", "sweep")),
         *((n, n) for n in ("analyze", "reproduce")),

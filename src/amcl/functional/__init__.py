@@ -1,5 +1,6 @@
 """The equations as pure functions on tensors. Only torch is imported here."""
 
+from amcl.functional.agreement import head_agreement, mean_agreement
 from amcl.functional.contrastive import (
     OmegaPlace,
     OmegaSet,
@@ -25,10 +26,14 @@ from amcl.functional.negative_cosine import negative_cosine
 from amcl.functional.pair import pair_logit, pair_logsumexp
 from amcl.functional.similarity import all_pairs, mean_cosine, paired, unit
 from amcl.functional.temperature import (
+    Prior,
+    alignment_tau,
+    artanh_tau,
     cosine_schedule_tau,
     literal_prior_tau,
     omega,
     sigma,
+    similarity_tau,
     uncertainty_tau,
 )
 
@@ -36,14 +41,19 @@ __all__ = [
     "OmegaPlace",
     "OmegaReduction",
     "OmegaSet",
+    "Prior",
     "Similarity",
+    "alignment_tau",
     "all_pairs",
+    "artanh_tau",
     "channels",
     "cosine_schedule_tau",
     "cross_correlation",
+    "head_agreement",
     "let_positive_compete",
     "literal_prior_tau",
     "masked_reconstruction",
+    "mean_agreement",
     "mean_contrast",
     "mean_cosine",
     "most_similar",
@@ -58,6 +68,7 @@ __all__ = [
     "paired",
     "patchify",
     "sigma",
+    "similarity_tau",
     "sincos_levels",
     "sincos_positions",
     "softmax_contrast",

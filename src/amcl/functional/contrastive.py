@@ -10,7 +10,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from amcl.functional.pair import pair_logit, pair_logsumexp
-from amcl.functional.temperature import omega
+from amcl.functional.temperature import Prior, omega
 
 OmegaSet = Literal["mean", "literal"]
 OmegaPlace = Literal["inside", "outside"]
@@ -43,7 +43,7 @@ def most_similar(s: torch.Tensor, kappa: int, ignored: torch.Tensor | None = Non
 
 
 def negative_level(
-    s_neg: torch.Tensor, prior_tau: float, ignored: torch.Tensor | None = None
+    s_neg: torch.Tensor, prior_tau: Prior, ignored: torch.Tensor | None = None
 ) -> torch.Tensor:
     """Return the level b of an anchor's hard negatives: the mean of s⁻ by softmax(4 s⁻/τ₀).
 
@@ -110,7 +110,7 @@ def softmax_contrast(
     *,
     positive_in_denominator: bool = True,
     beta: float = 0.0,
-    prior_tau: float = 1.0,
+    prior_tau: Prior = 1.0,
     omega_place: OmegaPlace = "inside",
     omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
@@ -156,7 +156,7 @@ def softmax_contrast(
 
 def omega_of_set(
     tau: torch.Tensor,
-    prior_tau: float,
+    prior_tau: Prior,
     ignored: torch.Tensor | None = None,
     omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
@@ -190,7 +190,7 @@ def mean_contrast(
     tau_neg: torch.Tensor,
     *,
     beta: float = 0.0,
-    prior_tau: float = 1.0,
+    prior_tau: Prior = 1.0,
     omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
     """Return −u⁺ + (1/κ) Σ u over the κ chosen negatives (Eq. 2.1, 2.4 with TopMax-κ; max: κ = 1).

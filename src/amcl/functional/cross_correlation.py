@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from amcl.functional.pair import pair_logit
-from amcl.functional.temperature import omega
+from amcl.functional.temperature import Prior, omega
 
 OmegaReduction = Literal["mean", "sum"]
 
@@ -44,7 +44,7 @@ def cross_correlation(
     *,
     lam: float = 5e-3,
     beta: float = 0.0,
-    prior_tau: float = 1.0,
+    prior_tau: Prior = 1.0,
     omega_reduction: OmegaReduction = "mean",
 ) -> torch.Tensor:
     """Return Eq. 2.3 for each row l of the correlation matrix and head, to be summed.

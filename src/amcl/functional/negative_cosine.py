@@ -3,10 +3,11 @@
 import torch
 
 from amcl.functional.pair import pair_logit
+from amcl.functional.temperature import Prior
 
 
 def negative_cosine(
-    s: torch.Tensor, tau: torch.Tensor, beta: float = 0.0, prior_tau: float = 1.0
+    s: torch.Tensor, tau: torch.Tensor, beta: float = 0.0, prior_tau: Prior = 1.0
 ) -> torch.Tensor:
     """Return one direction of Eq. 2.2: −s/(2τ) + β Ω(τ) for each pair and head.
 

@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from amcl.functional.first_order import first_order_only
+from amcl.functional.temperature import Prior
 
 _Gradients = tuple[torch.Tensor | None, ...]
 
 
 def pair_logit(
-    s: torch.Tensor, tau: torch.Tensor, beta: float = 0.0, prior_tau: float = 1.0
+    s: torch.Tensor, tau: torch.Tensor, beta: float = 0.0, prior_tau: Prior = 1.0
 ) -> torch.Tensor:
     """Return u = s/τ − β Ω(τ) with Ω(τ) = (1/τ₀) log τ + 1/τ (Eq. 3 and 4, one pair and head).
 
@@ -26,7 +27,7 @@ def pair_logit(
         s: Similarities of any shape.
         tau: Temperatures, which broadcast together with s.
         beta: Weight β of Ω.
-        prior_tau: Minimum τ₀ of Ω.
+        prior_tau: Minimum τ₀ of Ω; a tensor that broadcasts to s where heads have their own.
 
     Returns:
         Logits u, in the shape that s and tau broadcast to.
@@ -43,7 +44,7 @@ def pair_logsumexp(
     tau: torch.Tensor,
     ignored: torch.Tensor | None = None,
     beta: float = 0.0,
-    prior_tau: float = 1.0,
+    prior_tau: Prior = 1.0,
 ) -> torch.Tensor:
     """Return log Σ exp(u) over the last dimension, without `ignored` pairs (Eq. 6, 7, 9).
 
@@ -54,7 +55,7 @@ def pair_logsumexp(
         tau: Temperatures, which broadcast to (…, M).
         ignored: True for pairs that do not count; broadcasts to (…, M).
         beta: Weight β of Ω in u.
-        prior_tau: Minimum τ₀ of Ω.
+        prior_tau: Minimum τ₀ of Ω, as in `pair_logit`.
 
     Returns:
         One value for each anchor, (…).
@@ -66,14 +67,17 @@ def pair_logsumexp(
     return _PairLogSumExp.apply(s, tau, ignored, beta, prior_tau)  # type: ignore[no-any-return]
 
 
-def _value(s: torch.Tensor, tau: torch.Tensor, beta: float, prior_tau: float) -> torch.Tensor:
+def _value(s: torch.Tensor, tau: torch.Tensor, beta: float, prior_tau: Prior) -> torch.Tensor:
     if not beta:
         return s / tau
-    return ((s - beta) / tau).sub_(tau.log(), alpha=beta / prior_tau)
+    u = (s - beta) / tau
+    if isinstance(prior_tau, torch.Tensor):
+        return u.sub_(tau.log() * (beta / prior_tau))
+    return u.sub_(tau.log(), alpha=beta / prior_tau)
 
 
 def _grad_tau(
-    grad_s: torch.Tensor, s: torch.Tensor, tau: torch.Tensor, beta: float, prior_tau: float
+    grad_s: torch.Tensor, s: torch.Tensor, tau: torch.Tensor, beta: float, prior_tau: Prior
 ) -> torch.Tensor:
     """Return the gradient of τ from that of s: ∂u/∂s = 1/τ and ∂u/∂τ = ((β − s)/τ − β/τ₀)/τ."""
     slope = ((beta - s) / tau).sub_(beta / prior_tau)
@@ -83,7 +87,7 @@ def _grad_tau(
 class _PairLogit(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, s: torch.Tensor, tau: torch.Tensor, beta: float, prior_tau: float
+        ctx: Any, s: torch.Tensor, tau: torch.Tensor, beta: float, prior_tau: Prior
     ) -> torch.Tensor:
         ctx.save_for_backward(s, tau)
         ctx.omega = (beta, prior_tau)
@@ -106,7 +110,7 @@ class _PairLogSumExp(torch.autograd.Function):
         tau: torch.Tensor,
         ignored: torch.Tensor | None,
         beta: float,
-        prior_tau: float,
+        prior_tau: Prior,
     ) -> torch.Tensor:
         u = _value(s, tau, beta, prior_tau)
         if ignored is not None:

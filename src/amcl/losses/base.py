@@ -1,18 +1,23 @@
 """The base class of all multi-head losses: settings, checks, the reduction over heads."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import nn
 
+from amcl import functional as F
+from amcl.distributed import sum_over_ranks
 from amcl.functional import all_pairs, literal_prior_tau, unit
+from amcl.losses.statistics import LossStats
 from amcl.settings import choose, non_negative, positive_number, whole_number
 from amcl.temperature import Temperature
 from amcl.temperature.adaptive import PRIOR_FIX
 
 HeadReduction = Literal["mean", "sum"]
-PriorTau = float | Literal["literal"]
+PriorTau = float | Literal["literal"] | Sequence[float]
 
 
 class PairMatrix(NamedTuple):
@@ -34,13 +39,18 @@ class HeadLoss(nn.Module):
         num_heads: Number C of heads.
         temperature: Temperature scheme.
         beta: Weight β of Ω.
-        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D.
+        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D, or one for each head.
         head_reduction: "mean" over heads keeps the learning rate of one head, "sum" is the paper.
+        head_diversity: Weight of a penalty on heads that agree: the mean correlation between the
+            heads' similarities of different images (`functional.head_agreement`), where it is
+            positive.
         validate: Check the input for NaN, which waits for the device once a call.
     """
 
     items: ClassVar[Literal["images", "channels"]] = "images"
     """Kind of items that are compared, whose pairs have temperatures."""
+    has_probability: ClassVar[bool] = False
+    """True if exp(−loss) of an anchor may be the probability of its positive, as in InfoNCE."""
 
     def __init__(
         self,
@@ -50,6 +60,7 @@ class HeadLoss(nn.Module):
         beta: float,
         prior_tau: PriorTau,
         head_reduction: HeadReduction,
+        head_diversity: float = 0.0,
         validate: bool,
     ) -> None:
         super().__init__()
@@ -59,15 +70,31 @@ class HeadLoss(nn.Module):
                 f"temperature must be a scheme of amcl.temperature, got {temperature!r}. "
                 "For a fixed number: ConstantTemperature(0.1)."
             )
+        if temperature.needs_probability and not self.has_probability:
+            raise ValueError(
+                f"{type(temperature).__name__} weighs anchors by the probability of their "
+                f"positive, which {type(self).__name__} does not have: use reweight=False "
+                "(--no-macl-reweight)."
+            )
         non_negative("beta", beta, "0 switches Ω off")
-        if prior_tau != "literal":
+        if isinstance(prior_tau, Sequence) and not isinstance(prior_tau, str):
+            check_priors(prior_tau, num_heads)
+            prior_tau = tuple(map(float, prior_tau))
+        elif prior_tau != "literal":
             positive_number("prior_tau", prior_tau, PRIOR_FIX)
         choose("head_reduction", head_reduction, ("mean", "sum"))
+        non_negative("head_diversity", head_diversity, "0 switches the penalty off")
+        if head_diversity and num_heads == 1:
+            raise ValueError(
+                f"head_diversity={head_diversity} lets heads differ, and there is one head: use "
+                "num_heads=3, or leave it out."
+            )
         self.num_heads = num_heads
         self.temperature = temperature
         self.beta = float(beta)
         self.prior_tau = prior_tau
         self.head_reduction = head_reduction
+        self.head_diversity = float(head_diversity)
         self.validate = validate
 
     def set_epoch(self, epoch: float) -> None:
@@ -77,6 +104,14 @@ class HeadLoss(nn.Module):
             epoch: Epochs since the start of training; fractions count.
         """
         self.temperature.set_epoch(epoch)
+
+    def set_images(self, indices: torch.Tensor) -> None:
+        """Pass the indices of the images of the next call on to the temperature scheme.
+
+        Args:
+            indices: Indices (N,) of the images in the training set, on this process.
+        """
+        self.temperature.set_images(indices)
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
         """Return s and τ of all items of z0 with all items of z1, for analysis.
@@ -108,11 +143,42 @@ class HeadLoss(nn.Module):
     def extra_repr(self) -> str:
         return (
             f"num_heads={self.num_heads}, beta={self.beta:.4g}, prior_tau={self.prior_tau}, "
-            f"head_reduction={self.head_reduction!r}"
+            f"head_reduction={self.head_reduction!r}, head_diversity={self.head_diversity:.4g}"
         )
 
-    def _prior_tau(self, dim: int) -> float:
-        return literal_prior_tau(dim) if isinstance(self.prior_tau, str) else self.prior_tau
+    def _prior_tau(self, dim: int, z: torch.Tensor) -> F.Prior:
+        """Return τ₀ of Ω; where heads have their own, (C, 1, 1) in the dtype of z."""
+        if isinstance(self.prior_tau, str):
+            return literal_prior_tau(dim)
+        if isinstance(self.prior_tau, Sequence):
+            return z.new_tensor(self.prior_tau).view(-1, 1, 1)
+        return self.prior_tau
+
+    def _result(
+        self, loss: torch.Tensor, stats: LossStats | None, z0: torch.Tensor, z1: torch.Tensor
+    ) -> torch.Tensor | tuple[torch.Tensor, LossStats]:
+        """Add the penalty on heads that agree; return the loss, with statistics if there are any.
+
+        Args:
+            loss: The loss without the penalty.
+            stats: Statistics of the call; None where they are not wanted.
+            z0: Projections (C, N, D) of the first view, without extra outputs.
+            z1: Projections (C, N, D) of the second view, or (1, N, D) where heads share them.
+        """
+        if self.num_heads > 1 and (self.head_diversity or stats is not None):
+            z1 = z1.expand_as(z0)
+            if self.head_diversity:
+                agreement = F.mean_agreement(F.head_agreement(z0, z1, sum_over_ranks))
+                penalty = self.head_diversity * agreement.relu()
+                loss = loss + penalty
+                terms = {"diversity": penalty.detach()}
+            else:  # statistics are those of this process: no other has to ask for them
+                agreement = F.mean_agreement(F.head_agreement(z0.detach(), z1.detach()))
+                terms = {}
+            if stats is not None:
+                terms = {**stats.terms, **terms}
+                stats = replace(stats, agreement=agreement.detach(), terms=terms)
+        return loss if stats is None else (loss, stats)
 
     def _over_heads(self, total: torch.Tensor) -> torch.Tensor:
         """Reduce a sum over heads."""
@@ -147,6 +213,22 @@ class HeadLoss(nn.Module):
                 "this loss: lower the learning rate, clip gradients, or look at the input images."
             )
         return z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+
+
+def check_priors(prior_tau: Sequence[float], num_heads: int) -> None:
+    """Raise an error unless there is a temperature τ₀ for each head.
+
+    Args:
+        prior_tau: Temperatures of heads.
+        num_heads: Number C of heads.
+    """
+    if len(prior_tau) != num_heads:
+        raise ValueError(
+            f"prior_tau has {len(prior_tau)} temperatures and there are {num_heads} heads: give "
+            "one number for all, or one for each head."
+        )
+    for each in prior_tau:
+        positive_number("prior_tau", each, PRIOR_FIX)
 
 
 def full_precision(z: torch.Tensor) -> AbstractContextManager[object]:

@@ -1,14 +1,21 @@
 """NT-Xent and InfoNCE for C heads and any temperature scheme."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import signature
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
 from amcl import functional as F
 from amcl.distributed import rank, world_size
-from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
+from amcl.losses.base import (
+    HeadReduction,
+    PairMatrix,
+    PriorTau,
+    check_priors,
+    full_precision,
+    same_items,
+)
 from amcl.losses.forms import FORMS
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
@@ -41,12 +48,13 @@ class ContrastiveLoss(PairLoss):
             projections that are alike in groups. It makes no difference if all pairs of an anchor
             share a temperature.
         beta: Weight β of Ω.
-        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D.
+        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D, or one for each head.
         omega_set: Ω of a set of negatives, the κ chosen or those of Eq. 3, is their "mean" or the
             paper's set form ("literal").
         omega_place: In the softmax forms Ω of each negative pair is "inside" the logarithm, so
             that u = s/τ − βΩ(τ) is the logit of a pair, or Ω of all of them "outside" (Eq. 3).
         head_reduction: "mean" over heads keeps the learning rate of one head, "sum" is the paper.
+        head_diversity: Weight of the penalty on heads that agree, see `HeadLoss`.
         max_pairs: Greatest number of pairs in memory at a time, see `PairLoss`.
         validate: Check the input for NaN, which waits for the device once a call.
 
@@ -58,6 +66,8 @@ class ContrastiveLoss(PairLoss):
         >>> stats.negative.s.shape
         torch.Size([3])
     """
+
+    has_probability: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -74,6 +84,7 @@ class ContrastiveLoss(PairLoss):
         omega_set: F.OmegaSet = "mean",
         omega_place: F.OmegaPlace = "inside",
         head_reduction: HeadReduction = "mean",
+        head_diversity: float = 0.0,
         max_pairs: int | None = None,
         validate: bool = True,
     ) -> None:
@@ -84,6 +95,7 @@ class ContrastiveLoss(PairLoss):
             beta=beta,
             prior_tau=prior_tau,
             head_reduction=head_reduction,
+            head_diversity=head_diversity,
             validate=validate,
         )
         self._form = FORMS[form]()
@@ -108,6 +120,13 @@ class ContrastiveLoss(PairLoss):
             raise ValueError(
                 f"form={form!r} has no softmax, so Ω is always outside of it: leave out "
                 "omega_place='outside'."
+            )
+        if temperature.needs_probability and not (softmax and positive_in_denominator):
+            raise ValueError(
+                f"{type(temperature).__name__} weighs anchors by the probability of their "
+                "positive: it goes with a softmax form and the positive in the denominator, got "
+                f"form={form!r} and positive_in_denominator={positive_in_denominator}. Use these, "
+                "or reweight=False (--no-macl-reweight)."
             )
         self.form = form
         self.top_k = top_k
@@ -137,14 +156,16 @@ class ContrastiveLoss(PairLoss):
             The loss, or the loss and its statistics.
         """
         with full_precision(z0):
-            pairs = self._pairs(z0, z1, negatives)
+            view0, view1 = self._views(z0, z1)
+            pairs = self._pairs(view0, view1, negatives)
             self._check_negatives(pairs)
             _, n, dim = pairs.anchors.vectors.shape
-            total, stats = self._sum_over_blocks(pairs, self._prior_tau(dim), return_stats)
+            prior_tau = self._prior_tau(dim, view0.vectors)
+            total, stats = self._sum_over_blocks(pairs, prior_tau, return_stats)
             loss = self._over_heads(total / n)
-            if stats is None:
-                return loss
-            return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum() / n))
+            if stats is not None:
+                stats = stats.reduce_terms(lambda term: self._over_heads(term.sum() / n))
+            return self._result(loss, stats, view0.vectors, view1.vectors)
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
         """Return s and τ of each image of the first view with each of the second, in each head.
@@ -171,10 +192,9 @@ class ContrastiveLoss(PairLoss):
             f"positive_in_denominator={self.positive_in_denominator}"
         )
 
-    def _pairs(self, z0: torch.Tensor, z1: torch.Tensor, negatives: torch.Tensor | None) -> Pairs:
-        view0, view1 = self._views(z0, z1)
+    def _pairs(self, view0: Items, view1: Items, negatives: torch.Tensor | None) -> Pairs:
         n = view0.vectors.shape[1]
-        index = torch.arange(n, device=z0.device).unsqueeze(1)
+        index = torch.arange(n, device=view0.vectors.device).unsqueeze(1)
         if negatives is not None:
             negatives, extra = self._split("negatives", negatives)
             _check_width(negatives, view0.vectors)
@@ -197,6 +217,7 @@ class ContrastiveLoss(PairLoss):
         z0, extra0 = self._split("z0", z0)
         z1, extra1 = self._split("z1", z1)
         same_items(z0, z1)
+        self.temperature.observe(F.unit(z0), F.unit(z1))
         return self._projections(z0, extra0), self._projections(z1, extra1)
 
     def _projections(
@@ -221,17 +242,17 @@ class ContrastiveLoss(PairLoss):
     def kappa(self) -> int | None:
         return self._form.fixed_kappa or self.top_k
 
-    def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:
+    def _level(self, pairs: Compared, prior_tau: F.Prior) -> torch.Tensor | None:
         branches = [self.temperature.branch(sign) for sign in ("positive", "negative")]
         if self.similarity == "plain" or all(branch.bounds() is None for branch in branches):
             return None  # with one τ for all pairs of an anchor it would cancel
         return F.negative_level(pairs.s_neg, prior_tau, pairs.ignored)
 
-    def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
+    def _contrast(self, pairs: Compared, prior_tau: F.Prior) -> tuple[torch.Tensor, Compared]:
         return self._form.contrast(self, pairs, prior_tau)
 
     def _terms(
-        self, loss: torch.Tensor, pairs: Compared, prior_tau: float
+        self, loss: torch.Tensor, pairs: Compared, prior_tau: F.Prior
     ) -> dict[str, torch.Tensor]:
         positive = -(pairs.s_pos / pairs.tau_pos).squeeze(-1)
         omega = self.beta * F.omega(pairs.tau_pos, prior_tau).squeeze(-1).expand_as(positive)
@@ -256,7 +277,9 @@ class AMCLLoss(ContrastiveLoss):
         lower: Lower bound of τ, with `upper` in place of `eta` and `iota`.
         upper: Upper bound of τ.
         beta: Weight β of Ω.
-        prior_tau: Minimum τ₀ of Ω; by default 0.1 if that is in the range, else its center.
+        prior_tau: Minimum τ₀ of Ω; by default 0.1 if that is in the range, else its center. One
+            for each head, such as (0.05, 0.1, 0.2), has heads at several scales, whose
+            temperatures vary around them.
         settings: Settings of `AdaptiveTemperature` if they begin with `phi_`, else of
             `ContrastiveLoss`.
 
@@ -274,13 +297,23 @@ class AMCLLoss(ContrastiveLoss):
         *,
         eta: float | None = None,
         iota: float | None = None,
-        lower: float | None = None,
-        upper: float | None = None,
+        lower: float | Sequence[float] | None = None,
+        upper: float | Sequence[float] | None = None,
         beta: float = 0.1,
         prior_tau: PriorTau | None = None,
         **settings: Any,
     ) -> None:
         _check_names(settings)
+        if isinstance(prior_tau, Sequence) and not isinstance(prior_tau, str):
+            if not (eta is iota is lower is upper is None):
+                raise ValueError(
+                    f"prior_tau={tuple(prior_tau)} gives each head a range of its own, half of its "
+                    "τ₀ to either side: leave out eta, iota, lower and upper."
+                )
+            check_priors(prior_tau, num_heads)
+            ranges = [range_around(each, dim) for each in prior_tau]
+            lower = tuple(lowest for lowest, _ in ranges)
+            upper = tuple(highest for _, highest in ranges)
         if lower is upper is None:
             lowest, highest = range_around(_TAU if prior_tau is None else prior_tau, dim)
             eta = lowest if eta is None else eta
@@ -294,7 +327,7 @@ class AMCLLoss(ContrastiveLoss):
         bounds = temperature.eta, temperature.eta + temperature.iota
         if prior_tau is None:
             prior_tau = prior_inside(_TAU, *bounds)
-        elif prior_tau != "literal" and not bounds[0] < prior_tau < bounds[1]:
+        elif isinstance(prior_tau, float | int) and not bounds[0] < prior_tau < bounds[1]:
             raise ValueError(
                 f"prior_tau={prior_tau} lies outside the range of τ, {bounds[0]:.4g} to "
                 f"{bounds[1]:.4g}: choose one inside, or leave it out."

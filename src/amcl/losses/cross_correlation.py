@@ -14,6 +14,8 @@ from amcl.losses.statistics import LossStats
 from amcl.settings import choose, non_negative
 from amcl.temperature import Temperature
 
+Projections = tuple[torch.Tensor, torch.Tensor | None]  # and extra outputs of the temperature
+
 _LOW = 0.5  # temperatures below this train channels not to correlate
 
 
@@ -33,7 +35,7 @@ class CrossCorrelationLoss(PairLoss):
         temperature: Temperature scheme.
         lam: Weight λ of the off-diagonal part.
         beta: Weight β of Ω.
-        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D.
+        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D, or one for each head.
         omega_reduction: "mean" over the entries of each Ω, or the paper's "sum".
         phi_on: "samples" (φ on each image's D-vector, its channels then correlated over the batch)
             or "channels" (the paper: φ on the N values of a channel, made with dim = N).
@@ -41,6 +43,7 @@ class CrossCorrelationLoss(PairLoss):
             False is 𝒞_lm = Σ z_ln z⁺_mn as published, of which φ on channels then reads the raw
             values (with ``phi_input="raw"``).
         head_reduction: "mean" over heads keeps the learning rate of one head, "sum" is the paper.
+        head_diversity: Weight of the penalty on heads that agree, see `HeadLoss`.
         max_pairs: Greatest number of pairs in memory at a time, see `PairLoss`.
         validate: Check the input for NaN, which waits for the device once a call.
 
@@ -65,6 +68,7 @@ class CrossCorrelationLoss(PairLoss):
         phi_on: Literal["samples", "channels"] = "samples",
         standardize: bool = True,
         head_reduction: HeadReduction = "mean",
+        head_diversity: float = 0.0,
         max_pairs: int | None = None,
         validate: bool = True,
     ) -> None:
@@ -75,6 +79,7 @@ class CrossCorrelationLoss(PairLoss):
             beta=beta,
             prior_tau=prior_tau,
             head_reduction=head_reduction,
+            head_diversity=head_diversity,
             validate=validate,
         )
         choose("omega_reduction", omega_reduction, ("mean", "sum"))
@@ -107,15 +112,17 @@ class CrossCorrelationLoss(PairLoss):
             The loss, or the loss and its statistics.
         """
         with full_precision(z0):
-            rows, columns = self._views(z0, z1)
+            view0 = self._split("z0", z0)
+            view1 = self._split("z1", z1)
+            rows, columns = self._channels(view0, view1)
             dim = rows.vectors.shape[1]
             diagonal = torch.arange(dim, device=z0.device).unsqueeze(1)
             pairs = Pairs(rows, columns.as_positives(), columns.as_candidates(), ignore=diagonal)
-            total, stats = self._sum_over_blocks(pairs, self._prior_tau(dim), return_stats)
-            loss = self._over_heads(total)
-            if stats is None:
-                return loss
-            return loss, stats.reduce_terms(lambda term: self._over_heads(term.sum()))
+            prior_tau = self._prior_tau(dim, rows.vectors)
+            total, stats = self._sum_over_blocks(pairs, prior_tau, return_stats)
+            if stats is not None:
+                stats = stats.reduce_terms(lambda term: self._over_heads(term.sum()))
+            return self._result(self._over_heads(total), stats, view0[0], view1[0])
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
         """Return correlations 𝒞_lm and τ_lm of the channels of two views.
@@ -128,7 +135,7 @@ class CrossCorrelationLoss(PairLoss):
             Correlations and temperatures, (C, D, D) each, and the bounds of τ.
         """
         with full_precision(z0):
-            return self._matrix(*self._views(z0, z1))
+            return self._matrix(*self._channels(self._split("z0", z0), self._split("z1", z1)))
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, lam={self.lam:.4g}, phi_on={self.phi_on!r}"
@@ -136,25 +143,22 @@ class CrossCorrelationLoss(PairLoss):
     def _bounds(self, scheme: Temperature) -> tuple[float, float] | None:
         return scheme.channel_bounds(literal=self.phi_on == "channels")
 
-    def _views(self, z0: torch.Tensor, z1: torch.Tensor) -> tuple[Items, Items]:
-        view0 = self._split("z0", z0)
-        view1 = self._split("z1", z1)
+    def _channels(self, view0: Projections, view1: Projections) -> tuple[Items, Items]:
+        """Return the channels of both views, over the whole batch of all processes."""
         same_items(view0[0], view1[0])
-        return self._channels(*view0), self._channels(*view1)
+        views = [_gathered(*view) for view in (view0, view1)]
+        vectors = [F.channels(z) if self.standardize else z.mT for z, _ in views]
+        self.temperature.observe(*vectors, shared=True)
+        rows, columns = (
+            self._view(z, extra, each) for (z, extra), each in zip(views, vectors, strict=True)
+        )
+        return rows, columns
 
-    def _channels(self, local: torch.Tensor, local_extra: torch.Tensor | None) -> Items:
-        z = gather(local)
-        extra = None if local_extra is None else gather(local_extra, check=False)
-        if z.shape[1] < 2 or z.shape[2] < 2:
-            raise ValueError(
-                f"correlations need at least 2 images and 2 channels, got (N, D) = "
-                f"{tuple(z.shape[1:])}."
-            )
-        vectors = F.channels(z) if self.standardize else z.mT
+    def _view(self, z: torch.Tensor, extra: torch.Tensor | None, vectors: torch.Tensor) -> Items:
         channels = vectors if self.phi_on == "channels" else None
         return self._items(vectors, lambda scheme: scheme.channel_keys(z, extra, channels=channels))
 
-    def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
+    def _contrast(self, pairs: Compared, prior_tau: F.Prior) -> tuple[torch.Tensor, Compared]:
         loss = F.cross_correlation(
             *pairs,
             lam=self.lam,
@@ -165,7 +169,7 @@ class CrossCorrelationLoss(PairLoss):
         return loss, pairs
 
     def _terms(
-        self, loss: torch.Tensor, pairs: Compared, prior_tau: float
+        self, loss: torch.Tensor, pairs: Compared, prior_tau: F.Prior
     ) -> dict[str, torch.Tensor]:
         off_diagonal = pairs.s_neg.square() / pairs.tau_neg
         terms = {
@@ -180,3 +184,14 @@ class CrossCorrelationLoss(PairLoss):
             terms["omega_positive"] = beta_pos * omega_pos
             terms["omega_negative"] = -beta_neg * row_sum(omega_neg, pairs.ignored)
         return terms
+
+
+def _gathered(z: torch.Tensor, extra: torch.Tensor | None) -> Projections:
+    """Return the projections of all processes."""
+    z = gather(z)
+    if z.shape[1] < 2 or z.shape[2] < 2:
+        raise ValueError(
+            f"correlations need at least 2 images and 2 channels, got (N, D) = "
+            f"{tuple(z.shape[1:])}."
+        )
+    return z, None if extra is None else gather(extra, check=False)

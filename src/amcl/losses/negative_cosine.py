@@ -25,8 +25,9 @@ class NegativeCosineLoss(HeadLoss):
         num_heads: Number C of heads.
         temperature: Temperature scheme.
         beta: Weight β of Ω.
-        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D.
+        prior_tau: Minimum τ₀ of Ω, or "literal" for the paper's 2/D, or one for each head.
         head_reduction: "mean" over heads keeps the learning rate of one head, "sum" is the paper.
+        head_diversity: Weight of the penalty on heads whose predictions agree, see `HeadLoss`.
         validate: Check the input for NaN, which waits for the device once a call.
 
     Example:
@@ -45,6 +46,7 @@ class NegativeCosineLoss(HeadLoss):
         beta: float = 0.0,
         prior_tau: PriorTau = 1.0,
         head_reduction: HeadReduction = "mean",
+        head_diversity: float = 0.0,
         validate: bool = True,
     ) -> None:
         super().__init__(
@@ -53,6 +55,7 @@ class NegativeCosineLoss(HeadLoss):
             beta=beta,
             prior_tau=prior_tau,
             head_reduction=head_reduction,
+            head_diversity=head_diversity,
             validate=validate,
         )
 
@@ -81,23 +84,17 @@ class NegativeCosineLoss(HeadLoss):
             The loss, or the loss and its statistics.
         """
         with full_precision(z0):
-            s0, tau0 = self._direction(("z0", z0), ("h1", h1), F.paired)
-            s1, tau1 = self._direction(("z1", z1), ("h0", h0), F.paired)
+            view0 = self._split("z0", z0)
+            view1 = self._split("z1", z1)
+            s0, tau0 = self._direction(view0, ("h1", h1), F.paired)
+            s1, tau1 = self._direction(view1, ("h0", h0), F.paired)
             s = torch.cat([s0, s1], dim=1)
             tau = torch.cat([tau0, tau1], dim=1)
-            prior_tau = self._prior_tau(h0.shape[-1])
+            prior_tau = self._prior_tau(h0.shape[-1], s)
             value = F.negative_cosine(s, tau, self.beta, prior_tau)
             loss = self._over_directions(value)
-            if not return_stats:
-                return loss
-            with torch.no_grad():
-                bounds = self.temperature.branch("positive").bounds()
-                omega = self.beta * F.omega(tau, prior_tau).expand_as(s)
-                terms = {
-                    "positive": self._over_directions(-0.5 * s / tau),
-                    "omega_positive": self._over_directions(omega),
-                }
-                return loss, LossStats(PairStats.of(s, tau, None, bounds), None, terms)
+            stats = self._stats(s, tau, prior_tau) if return_stats else None
+            return self._result(loss, stats, view0[0], view1[0])
 
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
         """Return s and τ of each prediction with each target.
@@ -112,9 +109,19 @@ class NegativeCosineLoss(HeadLoss):
             Similarities and temperatures, (C, N, N) each, and the bounds of τ.
         """
         with full_precision(z0):
-            s, tau = self._direction(("z0", z0), ("z1", z1), F.all_pairs)
+            s, tau = self._direction(self._split("z0", z0), ("z1", z1), F.all_pairs)
             bounds = self.temperature.branch("positive").bounds()
             return PairMatrix(s, tau.expand_as(s), bounds, bounds)
+
+    @torch.no_grad()
+    def _stats(self, s: torch.Tensor, tau: torch.Tensor, prior_tau: F.Prior) -> LossStats:
+        bounds = self.temperature.branch("positive").bounds()
+        omega = self.beta * F.omega(tau, prior_tau).expand_as(s)
+        terms = {
+            "positive": self._over_directions(-0.5 * s / tau),
+            "omega_positive": self._over_directions(omega),
+        }
+        return LossStats(PairStats.of(s, tau, None, bounds), None, terms)
 
     def _over_directions(self, value: torch.Tensor) -> torch.Tensor:
         """Reduce (C, 2N, 1) to a scalar: twice the mean of both directions is their sum."""
@@ -122,17 +129,18 @@ class NegativeCosineLoss(HeadLoss):
 
     def _direction(
         self,
-        prediction: tuple[str, torch.Tensor],
+        prediction: tuple[torch.Tensor, torch.Tensor | None],
         target: tuple[str, torch.Tensor],
         pairing: Pairing,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return s and τ of predictions with targets: (C, N, ·) and (C or 1, N, ·), · as paired."""
-        z, extra = self._split(*prediction)
+        z, extra = prediction
         name = target[0]
         h = target[1].detach()
         shared = h.ndim == 2 or (h.ndim == 3 and h.shape[0] == 1)
         h = self._checked(name, h, 1 if shared else self.num_heads)
         same_items(z, h)
         scheme = self.temperature.branch("positive")
+        scheme.observe(F.unit(z), F.unit(h))
         tau = scheme.tau(scheme.keys(z, extra), scheme.keys(h), pairing)
         return pairing(F.unit(z), F.unit(h)), tau

@@ -3,13 +3,13 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import torch
 
 from amcl.distributed import gather
-from amcl.functional import all_pairs, most_similar, paired
+from amcl.functional import Prior, all_pairs, most_similar, paired
 from amcl.functional.first_order import first_order_only
 from amcl.losses.base import HeadLoss, PairMatrix
 from amcl.losses.statistics import LossStats, PairStats
@@ -79,6 +79,7 @@ class Pairs:
     positives: Partners  # N of them
     candidates: Partners  # M of them
     ignore: torch.Tensor  # (N, ·): for each anchor, the candidates that are no negatives of it
+    heads: slice = field(default_factory=lambda: slice(None))  # those of the loss that are here
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -92,8 +93,11 @@ class Pairs:
 
     def with_tensors(self, tensors: Sequence[torch.Tensor]) -> "Pairs":
         """Return the same pairs with other vectors and keys."""
-        return Pairs(
-            Items(*tensors[:3]), Partners(*tensors[3:5]), Partners(*tensors[5:]), self.ignore
+        return replace(
+            self,
+            anchors=Items(*tensors[:3]),
+            positives=Partners(*tensors[3:5]),
+            candidates=Partners(*tensors[5:]),
         )
 
     def cut(self, heads: slice, rows: slice) -> "Pairs":
@@ -107,6 +111,7 @@ class Pairs:
             Partners(*(select_heads(x)[:, rows] for x in self.positives)),
             Partners(*(select_heads(x) for x in self.candidates)),
             self.ignore[rows],
+            heads,
         )
 
     def ignored(self) -> torch.Tensor | None:
@@ -151,16 +156,16 @@ class PairLoss(HeadLoss):
         """Number of negatives of each anchor that count, the most similar ones; None for all."""
         return None
 
-    def _level(self, pairs: Compared, prior_tau: float) -> torch.Tensor | None:
+    def _level(self, pairs: Compared, prior_tau: Prior) -> torch.Tensor | None:
         """Return the level from which similarities of each anchor count, (C, N, 1); None: 0."""
         return None
 
-    def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
+    def _contrast(self, pairs: Compared, prior_tau: Prior) -> tuple[torch.Tensor, Compared]:
         """Return the loss of each anchor and head, (C, N), and the pairs that entered it."""
         raise NotImplementedError
 
     def _terms(
-        self, loss: torch.Tensor, pairs: Compared, prior_tau: float
+        self, loss: torch.Tensor, pairs: Compared, prior_tau: Prior
     ) -> dict[str, torch.Tensor]:
         """Return the terms (C, N) that sum to the loss, from the pairs that entered it."""
         raise NotImplementedError
@@ -188,30 +193,51 @@ class PairLoss(HeadLoss):
         return PairMatrix(s, tau, self._bounds(positive), self._bounds(negative))
 
     def _sum_over_blocks(
-        self, pairs: Pairs, prior_tau: float, with_stats: bool
+        self, pairs: Pairs, prior_tau: Prior, with_stats: bool
     ) -> tuple[torch.Tensor, LossStats | None]:
         """Return the loss summed over anchors and heads, and its statistics with terms (C,)."""
         stats_of_heads: dict[int, LossStats] = {}  # by the first head of a block
+        losses: dict[int, list[torch.Tensor]] = {}  # likewise
+        num_negatives = self.kappa or pairs.num_negatives
+        scheme = self.temperature.branch("negative")
 
-        def block(piece: Pairs, first_head: int) -> torch.Tensor:
-            value, stats = self._block(piece, prior_tau, with_stats)
+        def block(piece: Pairs) -> torch.Tensor:
+            loss, stats = self._block(piece, prior_tau, with_stats)
+            objective = scheme.objective(loss, piece.anchors.negative_keys, num_negatives)
+            first_head = piece.heads.start
+            losses.setdefault(first_head, []).append(loss.detach())
             if stats is not None:
+                if objective is not loss:
+                    stats.terms["objective"] = (objective - loss).detach().sum(1)
                 if first_head in stats_of_heads:
                     stats = stats_of_heads[first_head] + stats
                 stats_of_heads[first_head] = stats
-            return value
+            return objective.sum()
 
-        total: torch.Tensor = _Blocks.apply(block, pairs, self.max_pairs, *pairs.tensors)
+        def on_gradients(gradients: Pairs) -> None:
+            if not self.training:
+                return
+            by_heads = torch.cat([torch.cat(parts, dim=1) for parts in losses.values()])
+            keys = gradients.anchors.negative_keys
+            if scheme is self.temperature.branch("positive"):
+                keys = keys + gradients.anchors.positive_keys
+            scheme.update(by_heads, keys, num_negatives)
+
+        total: torch.Tensor = _Blocks.apply(
+            block, on_gradients, pairs, self.max_pairs, *pairs.tensors
+        )
         if not stats_of_heads:
             return total, None
         return total, LossStats.of_heads(list(stats_of_heads.values()))
 
     def _block(
-        self, pairs: Pairs, prior_tau: float, with_stats: bool
+        self, pairs: Pairs, prior_tau: Prior, with_stats: bool
     ) -> tuple[torch.Tensor, LossStats | None]:
-        """Return the same as `_sum_over_blocks` for pairs that are all in memory."""
-        positive = self.temperature.branch("positive")
-        negative = self.temperature.branch("negative")
+        """Return the loss (C, N) of anchors whose pairs are all in memory, and statistics."""
+        positive = self.temperature.branch("positive").for_heads(pairs.heads)
+        negative = self.temperature.branch("negative").for_heads(pairs.heads)
+        if isinstance(prior_tau, torch.Tensor):
+            prior_tau = prior_tau[pairs.heads]
         anchors, positives, candidates = pairs.anchors, pairs.positives, pairs.candidates
         s_pos = paired(anchors.vectors, positives.vectors)
         tau_pos = positive.tau(anchors.positive_keys, positives.keys, paired)
@@ -229,7 +255,7 @@ class PairLoss(HeadLoss):
         relative = compared if level is None else compared.minus(level)
         loss, entered = self._contrast(relative, prior_tau)
         if not with_stats:
-            return loss.sum(), None
+            return loss, None
         with torch.no_grad():
             terms = self._terms(loss, entered, prior_tau)
             entered = entered if level is None else entered.minus(-level)
@@ -240,7 +266,7 @@ class PairLoss(HeadLoss):
                 ),
                 {name: term.sum(1) for name, term in terms.items()},
             )
-        return loss.sum(), stats
+        return loss, stats
 
 
 def _pairs_at(chosen: torch.Tensor) -> Pairing:
@@ -268,12 +294,13 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        block: Callable[[Pairs, int], torch.Tensor],
+        block: Callable[[Pairs], torch.Tensor],
+        on_gradients: Callable[[Pairs], None],
         pairs: Pairs,
         max_pairs: int | None,
         *tensors: torch.Tensor,
     ) -> torch.Tensor:
-        wanted = [k for k, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
+        wanted = [k for k, needed in enumerate(ctx.needs_input_grad[4:]) if needed]
         grads = [x.new_zeros(()).expand_as(x) for x in tensors]  # takes no memory
         for k in wanted:
             grads[k] = torch.zeros_like(tensors[k])
@@ -283,7 +310,7 @@ class _Blocks(torch.autograd.Function):
             leaves = [x.detach() for x in piece.tensors]
             inputs = [leaves[k].requires_grad_() for k in wanted]
             with torch.set_grad_enabled(bool(wanted)):
-                value = block(piece.with_tensors(leaves), heads.start)
+                value = block(piece.with_tensors(leaves))
             total += value.detach()
             if wanted:
                 grads_of_block = pairs.with_tensors(grads).cut(heads, rows).tensors
@@ -291,6 +318,8 @@ class _Blocks(torch.autograd.Function):
                 for k, grad in zip(wanted, new_grads, strict=True):
                     if grad is not None:
                         grads_of_block[k].add_(grad)
+        if wanted:
+            on_gradients(pairs.with_tensors(grads))
         ctx.wanted = wanted
         ctx.num_inputs = len(tensors)
         ctx.save_for_backward(*(grads[k] for k in wanted))
@@ -302,4 +331,4 @@ class _Blocks(torch.autograd.Function):
         scaled: dict[int, torch.Tensor] = {
             k: saved * grad for k, saved in zip(ctx.wanted, ctx.saved_tensors, strict=True)
         }
-        return None, None, None, *(scaled.get(k) for k in range(ctx.num_inputs))
+        return None, None, None, None, *(scaled.get(k) for k in range(ctx.num_inputs))

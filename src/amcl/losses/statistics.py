@@ -124,6 +124,8 @@ class LossStats:
         positive: Statistics of positive pairs per head.
         negative: Statistics of negative pairs per head; None for a loss without negatives.
         terms: Scalars that sum to the loss.
+        agreement: Mean correlation of the similarities of two heads, from −1 to 1; None with
+            one head. It is that of all processes if the loss has a penalty on it.
 
     Example:
         >>> from amcl.losses import AMCLLoss
@@ -135,6 +137,7 @@ class LossStats:
     positive: PairStats
     negative: PairStats | None
     terms: dict[str, torch.Tensor]
+    agreement: torch.Tensor | None = None
 
     @staticmethod
     def of_heads(groups: "list[LossStats]") -> "LossStats":
@@ -172,6 +175,8 @@ class LossStats:
             True
         """
         out = {f"term/{name}": value.item() for name, value in self.terms.items()}
+        if self.agreement is not None:
+            out["head_agreement"] = self.agreement.item()
         for sign, stats in (("positive", self.positive), ("negative", self.negative)):
             if stats is None:
                 continue

@@ -25,8 +25,13 @@ class BarlowTwinsSettings(HeadSettings):
 
     name: ClassVar[str] = "barlow"
     title: ClassVar[str] = "Barlow Twins"
+    compares: ClassVar[Literal["images", "channels"]] = "channels"
 
-    temperature_defaults: ClassVar[Mapping[str, Any]] = {"tau": 1.0, "phi_scale": 1.0}
+    temperature_defaults: ClassVar[Mapping[str, Any]] = {
+        "tau": 1.0,
+        "phi_scale": 1.0,
+        "macl_reweight": False,
+    }
 
     temperature: TemperatureSettings = ConstantSettings(tau=1.0)
     projector: tuple[int, ...] = (2048, 2048, 2048)

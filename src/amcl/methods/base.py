@@ -208,6 +208,20 @@ class Method(nn.Module):
         """
         self.backbone.load(weights, source)
 
+    def set_num_images(self, count: int) -> None:
+        """Set the number of training images, before training begins.
+
+        Args:
+            count: Number of images.
+        """
+
+    def set_images(self, indices: torch.Tensor) -> None:
+        """Set the images whose views the next call gets.
+
+        Args:
+            indices: Their indices (N,) in the training set, on this process.
+        """
+
     def before_step(self, epoch: float, progress: float) -> None:
         """Prepare a step.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 
@@ -11,7 +11,7 @@ from amcl.losses import LossStats
 from amcl.losses.base import HeadLoss, HeadReduction
 from amcl.methods.base import Method, MethodSettings, pair
 from amcl.modules import LastNorm, ProjectionHeads
-from amcl.settings import Rule, whole_number
+from amcl.settings import Rule, non_negative, whole_number
 from amcl.temperature import TEMPERATURES, ConstantSettings, Temperature, TemperatureSettings
 from amcl.temperature.base import Sign
 from amcl.temperature.settings import switch
@@ -28,7 +28,7 @@ RULES = (
         belongs="adaptive temperatures (--temperature adaptive, with --heads 3)",
     ),
     Rule(
-        fields=("head_reduction", "shared_projector"),
+        fields=("head_reduction", "head_diversity", "shared_projector"),
         depends=("heads",),
         used=lambda values: values["heads"] > 1,
         belongs="several heads (--heads 3)",
@@ -50,6 +50,8 @@ class HeadSettings(MethodSettings):
     rules: ClassVar[tuple[Rule, ...]] = RULES
     signs: ClassVar[tuple[Sign, ...]] = ("positive", "negative")
     """Signs of the pairs, of images or channels, that the loss compares."""
+    compares: ClassVar[Literal["images", "channels"]] = "images"
+    """Kind of items whose pairs have temperatures."""
     takes_score: ClassVar[bool] = True
     """True if the loss compares outputs of projectors, which may have a further one (TaU)."""
     temperature_defaults: ClassVar[Mapping[str, Any]] = {}
@@ -61,6 +63,8 @@ class HeadSettings(MethodSettings):
     """How each pair gets its temperature."""
     head_reduction: HeadReduction = "mean"
     """The loss over heads: their mean keeps the learning rate of one head; the paper sums."""
+    head_diversity: float = 0.0
+    """Weight of a penalty on heads that agree on which images are alike; 0: none."""
     projector: tuple[int, ...] = (512, 128)
     """Widths of the projector behind the backbone's own: hidden layers, then D."""
     projector_norm: bool = False
@@ -73,6 +77,7 @@ class HeadSettings(MethodSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         whole_number("heads", self.heads)
+        non_negative("head_diversity", self.head_diversity, "0 switches the penalty off")
         if reason := self.refusal(type(self.temperature)):
             raise ValueError(
                 f"temperature={self.temperature.name!r} {reason}: choose another temperature or "
@@ -100,7 +105,7 @@ class HeadSettings(MethodSettings):
         ]
 
     def published(self: S) -> S:
-        return replace(self.with_temperature("constant"), heads=1)
+        return replace(self.with_temperature("constant"), heads=1, head_diversity=0.0)
 
     def amcl(self: S) -> S:
         heads = self.heads if self.heads > 1 else AMCL_HEADS
@@ -130,6 +135,8 @@ class HeadSettings(MethodSettings):
         """
         if scheme.needs_negatives and "negative" not in cls.signs:
             return f"adapts the temperatures of negative pairs, and {cls.title} has none"
+        if scheme.needs_images and cls.compares != "images":
+            return f"is that of an image, and {cls.title} compares {cls.compares}"
         if scheme.has_score and not cls.takes_score:
             return f"is a further output of projectors, and pairs of {cls.title} do not start there"
         return ""
@@ -155,6 +162,7 @@ class HeadSettings(MethodSettings):
             "beta": beta,
             "prior_tau": prior_tau,
             "head_reduction": self.head_reduction,
+            "head_diversity": self.head_diversity,
             "validate": False,  # the training loop watches over finite numbers
         }
 
@@ -236,6 +244,12 @@ class HeadMethod(Method):
 
     def before_step(self, epoch: float, progress: float) -> None:
         self.loss.set_epoch(epoch)
+
+    def set_num_images(self, count: int) -> None:
+        self.loss.temperature.set_num_images(count)
+
+    def set_images(self, indices: torch.Tensor) -> None:
+        self.loss.set_images(indices)
 
     def _keep(self, out: torch.Tensor | tuple[torch.Tensor, LossStats]) -> torch.Tensor:
         """Return the loss of a loss's output, and keep its statistics if there are any."""

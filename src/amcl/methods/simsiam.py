@@ -39,6 +39,7 @@ class SimSiamSettings(HeadSettings):
         "tau": 1.0,
         "beta": 3.0,
         "phi_gradient": False,
+        "macl_reweight": False,
     }
 
     temperature: TemperatureSettings = ConstantSettings(tau=1.0)

@@ -12,6 +12,12 @@ from amcl.temperature.adaptive import (
     prior_inside,
     range_around,
 )
+from amcl.temperature.alignment import (
+    AlignmentSettings,
+    AlignmentTemperature,
+    PositiveScaleSettings,
+    PositiveScaleTemperature,
+)
 from amcl.temperature.base import Temperature
 from amcl.temperature.constant import (
     ConstantSettings,
@@ -19,8 +25,16 @@ from amcl.temperature.constant import (
     LearnableSettings,
     LearnableTemperature,
 )
+from amcl.temperature.individual import IndividualSettings, IndividualTemperature
+from amcl.temperature.one_sided import OneSidedSettings, OneSidedTemperature
 from amcl.temperature.schedule import ScheduledSettings, ScheduledTemperature
 from amcl.temperature.settings import TEMPERATURES, TemperatureSettings, register_temperature
+from amcl.temperature.similarity import (
+    ArtanhSettings,
+    ArtanhTemperature,
+    SimilaritySettings,
+    SimilarityTemperature,
+)
 from amcl.temperature.split import SplitTemperature
 from amcl.temperature.uncertainty import UncertaintySettings, UncertaintyTemperature
 
@@ -28,14 +42,26 @@ __all__ = [
     "TEMPERATURES",
     "AdaptiveSettings",
     "AdaptiveTemperature",
+    "AlignmentSettings",
+    "AlignmentTemperature",
+    "ArtanhSettings",
+    "ArtanhTemperature",
     "ConstantSettings",
     "ConstantTemperature",
     "FirstHeadSettings",
     "FirstHeadTemperature",
+    "IndividualSettings",
+    "IndividualTemperature",
     "LearnableSettings",
     "LearnableTemperature",
+    "OneSidedSettings",
+    "OneSidedTemperature",
+    "PositiveScaleSettings",
+    "PositiveScaleTemperature",
     "ScheduledSettings",
     "ScheduledTemperature",
+    "SimilaritySettings",
+    "SimilarityTemperature",
     "SplitTemperature",
     "Temperature",
     "TemperatureSettings",

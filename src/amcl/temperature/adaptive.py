@@ -1,9 +1,11 @@
 """Pair-adaptive temperature of the paper, and its form copied from the first head."""
 
+import copy
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
@@ -79,14 +81,16 @@ class AdaptiveTemperature(Temperature):
     (1 − s̄)⁸ with s̄ the mean cosine of the items, that closes as projections of a head grow alike:
     temperatures are then one, and a collapse costs what it costs with a constant τ.
 
-    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι); none: (0.05, 0.15).
+    The range is given as (eta, iota) or as (lower, upper) = (η, η + ι); none: (0.05, 0.15). Heads
+    at several scales have a range each: ``lower=(0.025, 0.05, 0.1), upper=(0.075, 0.15, 0.3)``.
 
     Args:
         dim: Width D of the projections.
         eta: Lower bound η of τ.
         iota: Width ι of the range of τ.
-        lower: Lower bound of τ, with `upper` in place of `eta` and `iota`.
-        upper: Upper bound of τ.
+        lower: Lower bound of τ, with `upper` in place of `eta` and `iota`; one for each head, or
+            one for all.
+        upper: Upper bound of τ, as `lower`.
         phi_depth: Number of layers of φ.
         phi_input: "unit" reads projections of unit length. "raw" reads them as they are, which
             saturates σ: it is there to study that, not for use.
@@ -111,8 +115,8 @@ class AdaptiveTemperature(Temperature):
         *,
         eta: float | None = None,
         iota: float | None = None,
-        lower: float | None = None,
-        upper: float | None = None,
+        lower: float | Sequence[float] | None = None,
+        upper: float | Sequence[float] | None = None,
         phi_depth: int = 1,
         phi_input: Literal["unit", "raw"] = "unit",
         phi_output: PhiOutput = "centered",
@@ -121,7 +125,8 @@ class AdaptiveTemperature(Temperature):
     ) -> None:
         super().__init__()
         self.dim = whole_number("dim", dim, "it is the width D of the projections")
-        self.eta, self.iota = _range(eta, iota, lower, upper)
+        self.ranges = _ranges(eta, iota, lower, upper)
+        """(η, ι) of each head, or one that all heads share."""
         whole_number("phi_depth", phi_depth)
         choose("phi_input", phi_input, ("unit", "raw"))
         choose("phi_output", phi_output, ("centered", "plain"))
@@ -225,8 +230,46 @@ class AdaptiveTemperature(Temperature):
                 x = layer(x)
         return x
 
+    @property
+    def eta(self) -> float:
+        """Lower bound η of τ, the least of all heads."""
+        return min(eta for eta, _ in self.ranges)
+
+    @property
+    def iota(self) -> float:
+        """Width ι of the range of τ, from the least to the greatest of all heads."""
+        if len(self.ranges) == 1:
+            return self.ranges[0][1]
+        return max(eta + iota for eta, iota in self.ranges) - self.eta
+
     def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:
-        return F.sigma(pairing(anchor, other), self.eta, self.iota)
+        return self.tau_of(pairing(anchor, other))
+
+    def tau_of(self, r: torch.Tensor) -> torch.Tensor:
+        """Return τ = σ(r), within the range of each head.
+
+        Args:
+            r: ⟨φ(z), φ(z')⟩ of pairs, (C, N, M), of all heads or those of `for_heads`.
+
+        Returns:
+            Temperatures of the same shape.
+        """
+        if len(self.ranges) == 1:
+            return F.sigma(r, *self.ranges[0])
+        if r.shape[0] != len(self.ranges):
+            raise ValueError(
+                f"there are ranges of τ for {len(self.ranges)} heads, and {r.shape[0]} heads: give "
+                "one range for all, or one for each head."
+            )
+        eta, iota = r.new_tensor(self.ranges).T.view(2, -1, 1, 1)
+        return F.sigma(r, eta, iota)
+
+    def for_heads(self, heads: slice) -> "AdaptiveTemperature":
+        if len(self.ranges) == 1:
+            return self
+        some = copy.copy(self)
+        some.ranges = self.ranges[heads]
+        return some
 
     def bounds(self) -> tuple[float, float]:
         """Return the limits that τ can reach: with r in [−ρ, ρ] 76 % of its range at ρ = 2."""
@@ -241,8 +284,8 @@ class AdaptiveTemperature(Temperature):
 
     def _reached(self, scale: float) -> tuple[float, float]:
         ends = torch.tensor([scale, -scale], device="cpu")  # whatever the default device is
-        lowest, highest = F.sigma(ends, self.eta, self.iota).tolist()
-        return lowest, highest
+        reached = [F.sigma(ends, eta, iota).tolist() for eta, iota in self.ranges]
+        return min(lowest for lowest, _ in reached), max(highest for _, highest in reached)
 
     def extra_repr(self) -> str:
         return (
@@ -287,6 +330,11 @@ class FirstHeadTemperature(Temperature):
             raise TypeError(
                 f"FirstHeadTemperature copies an AdaptiveTemperature, got a "
                 f"{type(adaptive).__name__}."
+            )
+        if len(adaptive.ranges) > 1:
+            raise ValueError(
+                "FirstHeadTemperature gives all heads the temperatures of the first, and there are "
+                f"ranges for {len(adaptive.ranges)} heads: give one range."
             )
         self.adaptive = adaptive
 
@@ -338,9 +386,10 @@ class PhiSettings(TemperatureSettings):
     """η + ι: adaptive temperatures stay below it; none: 3τ₀/2."""
     beta: float = 0.1
     """β, the weight of the regularizer Ω."""
-    prior_tau: float | Literal["literal"] | None = None
+    prior_tau: float | Literal["literal"] | tuple[float, ...] | None = None
     """τ₀, the temperature at which Ω has its minimum; none: the same as tau, or the middle of the
-    range where tau lies outside of it; "literal": the paper's 2/D."""
+    range where tau lies outside of it; "literal": the paper's 2/D. Several: one for each head,
+    whose temperatures vary around it."""
     phi_depth: int = 1
     """Layers of φ."""
     phi_input: Literal["unit", "raw"] = "unit"
@@ -354,8 +403,17 @@ class PhiSettings(TemperatureSettings):
 
     def __post_init__(self) -> None:
         positive_number("tau", self.tau, "usual values are 0.05 to 1")
-        if self.prior_tau is not None and self.prior_tau != "literal":
-            positive_number("prior_tau", self.prior_tau, PRIOR_FIX)
+        priors = self.prior_tau if isinstance(self.prior_tau, tuple) else (self.prior_tau,)
+        for prior in priors:
+            if prior is not None and prior != "literal":
+                positive_number("prior_tau", prior, PRIOR_FIX)
+        if not priors:
+            raise ValueError(f"prior_tau must name at least one temperature: {PRIOR_FIX}.")
+        if len(priors) > 1 and (self.tau_lower is not None or self.tau_upper is not None):
+            raise ValueError(
+                f"prior_tau={priors} gives each head a range of its own, half of its τ₀ to either "
+                "side: leave out tau_lower and tau_upper."
+            )
 
     def phi(self, dim: int) -> AdaptiveTemperature:
         """Make the module that gives each pair its temperature.
@@ -363,31 +421,46 @@ class PhiSettings(TemperatureSettings):
         Args:
             dim: D, the width of the projections.
         """
+        return AdaptiveTemperature(dim, **self.phi_settings(dim))
+
+    def phi_settings(self, dim: int) -> dict[str, Any]:
+        """Return the keywords of `AdaptiveTemperature`.
+
+        Args:
+            dim: D, the width of the projections.
+        """
+        lower: float | tuple[float, ...]
+        upper: float | tuple[float, ...]
         lower, upper = self.tau_range(dim)
-        return AdaptiveTemperature(
-            dim,
-            lower=lower,
-            upper=upper,
-            phi_depth=self.phi_depth,
-            phi_input=self.phi_input,
-            phi_output=self.phi_output,
-            phi_scale=self.phi_scale,
-            phi_gradient=self.phi_gradient,
-        )
+        if isinstance(self.prior_tau, tuple):
+            lower, upper = zip(*(range_around(prior, dim) for prior in self.prior_tau), strict=True)
+        return {
+            "lower": lower,
+            "upper": upper,
+            "phi_depth": self.phi_depth,
+            "phi_input": self.phi_input,
+            "phi_output": self.phi_output,
+            "phi_scale": self.phi_scale,
+            "phi_gradient": self.phi_gradient,
+        }
 
     def tau_range(self, dim: int) -> tuple[float, float]:
-        lower, upper = range_around(self.tau if self.prior_tau is None else self.prior_tau, dim)
-        lower = lower if self.tau_lower is None else self.tau_lower
-        upper = upper if self.tau_upper is None else self.tau_upper
+        prior = self.tau if self.prior_tau is None else self.prior_tau
+        priors = prior if isinstance(prior, tuple) else (prior,)
+        ranges = [range_around(each, dim) for each in priors]
+        lower = min(lower for lower, _ in ranges) if self.tau_lower is None else self.tau_lower
+        upper = max(upper for _, upper in ranges) if self.tau_upper is None else self.tau_upper
         return lower, upper
 
-    def omega(self, dim: int) -> tuple[float, float | Literal["literal"]]:
+    def omega(self, dim: int) -> tuple[float, float | Literal["literal"] | tuple[float, ...]]:
         if self.prior_tau is not None:
             return self.beta, self.prior_tau
         return self.beta, prior_inside(self.tau, *self.tau_range(dim))
 
     def typical(self, dim: int) -> float:
         prior_tau = self.omega(dim)[1]
+        if isinstance(prior_tau, tuple):
+            return sum(prior_tau) / len(prior_tau)
         return F.literal_prior_tau(dim) if prior_tau == "literal" else prior_tau
 
     def summary(self, dim: int) -> str:
@@ -396,7 +469,7 @@ class PhiSettings(TemperatureSettings):
 
 
 # Where all pairs adapt, they lie around τ₀, which is τ unless it is given.
-_TAU_OR_PRIOR = Rule(
+TAU_OR_PRIOR = Rule(
     fields=("tau",),
     depends=("prior_tau",),
     used=lambda values: values["prior_tau"] is None,
@@ -415,7 +488,7 @@ class AdaptiveSettings(PhiSettings):
     """
 
     name: ClassVar[str] = "adaptive"
-    rules: ClassVar[tuple[Rule, ...]] = (_TAU_OR_PRIOR,)
+    rules: ClassVar[tuple[Rule, ...]] = (TAU_OR_PRIOR,)
 
     def build(self, dim: int) -> AdaptiveTemperature:
         return self.phi(dim)
@@ -432,7 +505,7 @@ class FirstHeadSettings(PhiSettings):
     """
 
     name: ClassVar[str] = "first-head"
-    rules: ClassVar[tuple[Rule, ...]] = (_TAU_OR_PRIOR,)
+    rules: ClassVar[tuple[Rule, ...]] = (TAU_OR_PRIOR,)
 
     def build(self, dim: int) -> FirstHeadTemperature:
         return FirstHeadTemperature(self.phi(dim))
@@ -445,6 +518,24 @@ def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
     """
     mean = x.mean(1, keepdim=True)
     return mean if shared else gather(mean, check=False).mean(1, keepdim=True)
+
+
+def _ranges(
+    eta: float | None,
+    iota: float | None,
+    lower: float | Sequence[float] | None,
+    upper: float | Sequence[float] | None,
+) -> tuple[tuple[float, float], ...]:
+    """Return (η, ι) of each head, or of all of them."""
+    if not isinstance(lower, Sequence) and not isinstance(upper, Sequence):
+        return (_range(eta, iota, lower, upper),)
+    lowers = lower if isinstance(lower, Sequence) else (lower,) * len(upper)  # type: ignore[arg-type]
+    uppers = upper if isinstance(upper, Sequence) else (upper,) * len(lowers)
+    if len(lowers) != len(uppers) or not lowers:
+        raise ValueError(
+            f"lower and upper have {len(lowers)} and {len(uppers)} values: give one for each head."
+        )
+    return tuple(_range(eta, iota, *both) for both in zip(lowers, uppers, strict=True))
 
 
 def _range(

@@ -14,7 +14,9 @@ class Temperature(nn.Module):
     """A rule that gives a temperature τ to each pair in each head.
 
     A loss asks for the `keys` of its items, once for each item, then for `tau` of pairs of keys.
-    An item is a projection z, or, for the cross-correlation loss, a channel.
+    An item is a projection z, or, for the cross-correlation loss, a channel. Schemes that depend
+    on the batch as a whole, on the images or on the loss of anchors use `observe`, `set_images`,
+    `objective` and `update`; all others leave them out.
 
     Example:
         >>> class Halved(Temperature):  # half of τ for anchors whose first value is positive
@@ -26,6 +28,8 @@ class Temperature(nn.Module):
 
     extra_outputs = 0
     """Number of outputs that each projection head must have beyond its width D."""
+    needs_probability = False
+    """True if `objective` takes exp(−loss) for the probability of the positive: for InfoNCE."""
 
     def branch(self, sign: Sign) -> "Temperature":
         """Return the scheme that serves pairs of a sign; the same one unless it is split.
@@ -37,6 +41,26 @@ class Temperature(nn.Module):
             A scheme whose `keys` and `tau` hold for such pairs.
         """
         return self
+
+    def for_heads(self, heads: slice) -> "Temperature":
+        """Return the scheme of some of the heads; the same one unless heads have their own.
+
+        Args:
+            heads: The heads whose keys `tau` will be called with.
+
+        Returns:
+            A scheme whose `tau` and `bounds` hold for these heads.
+        """
+        return self
+
+    def observe(self, anchors: torch.Tensor, positives: torch.Tensor, shared: bool = False) -> None:
+        """Read the positive pairs of a call, before keys are asked for.
+
+        Args:
+            anchors: Vectors (C, N, D) of the anchors.
+            positives: Vectors of their positives, whose dot products are similarities.
+            shared: The items are the same on every process.
+        """
 
     def keys(
         self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
@@ -85,6 +109,44 @@ class Temperature(nn.Module):
             Temperatures that broadcast to (C, N, M): smaller where pairs share a temperature.
         """
         return anchor
+
+    def objective(
+        self, loss: torch.Tensor, anchor: torch.Tensor, num_negatives: int
+    ) -> torch.Tensor:
+        """Return what is minimized for each anchor, where that is not its loss alone.
+
+        Args:
+            loss: Loss (C, N) of each anchor.
+            anchor: Keys (C or 1, N, ·) of the anchors.
+            num_negatives: Number K of negatives of an anchor.
+
+        Returns:
+            The objective (C, N) of each anchor.
+        """
+        return loss
+
+    def update(self, losses: torch.Tensor, gradients: torch.Tensor, num_negatives: int) -> None:
+        """Update state that is not trained by the optimizer, after a call in training.
+
+        Args:
+            losses: Losses (C, N) of the anchors, without gradient.
+            gradients: Gradients of the summed objective with respect to the anchors' keys.
+            num_negatives: Number K of negatives of an anchor.
+        """
+
+    def set_num_images(self, count: int) -> None:
+        """Set the number of training images, for schemes with a state of each image.
+
+        Args:
+            count: Number of images.
+        """
+
+    def set_images(self, indices: torch.Tensor) -> None:
+        """Set the images that the next call compares, for schemes with a state of each image.
+
+        Args:
+            indices: Indices (N,) of the images of a view, on this process.
+        """
 
     def bounds(self) -> tuple[float, float] | None:
         """Return the lower and upper limit of τ where it adapts within limits, else None."""

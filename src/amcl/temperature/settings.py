@@ -36,6 +36,8 @@ class TemperatureSettings:
     """True if pairs have temperatures of their own, which are learned and have a regularizer Ω."""
     needs_negatives: ClassVar[bool] = False
     """True if the scheme is about negative pairs, and so of no use to methods without them."""
+    needs_images: ClassVar[bool] = False
+    """True if images have temperatures, and pairs of channels (Barlow Twins) cannot have them."""
     has_score: ClassVar[bool] = False
     """True if each projection head has a further output that the temperature depends on."""
     rules: ClassVar[tuple[Rule, ...]] = ()
@@ -73,8 +75,10 @@ class TemperatureSettings:
         """
         return None
 
-    def omega(self, dim: int) -> tuple[float, float | Literal["literal"]]:
+    def omega(self, dim: int) -> tuple[float, float | Literal["literal"] | tuple[float, ...]]:
         """Return β, the weight of the regularizer Ω, and τ₀, the temperature of its minimum.
+
+        Heads with temperatures of their own have a tuple of τ₀.
 
         Args:
             dim: D, the width of the projections.

@@ -74,6 +74,7 @@ class PretrainingTask(Task):
         self.views = ViewGroups(
             data.image_size, config.views, method.num_views, mean=data.mean, std=data.std
         )
+        method.set_num_images(len(data.train))
         self._unreadable = set[str]()
 
     def batches(self, step: int, on_wait: Callable[[], None]) -> Generator[Batch, None, None]:
@@ -96,6 +97,8 @@ class PretrainingTask(Task):
     ) -> torch.Tensor:
         """Return the method's loss on views of a batch."""
         self._warn_unreadable(batch)
+        if batch.indices is not None:
+            self.method.set_images(batch.indices)
         views, drawn = self.inputs(batch, step, part)
         loss: torch.Tensor = model(views, **drawn, watch=watch)
         return loss

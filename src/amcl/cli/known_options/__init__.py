@@ -13,7 +13,7 @@ from pathlib import Path
 KNOWN = Path(__file__).parent
 """A file for each command, and of `amcl pretrain` one for each built-in method.
 
-Methods are listed with adaptive temperatures; scheduled ones, which have other options, apart.
+Methods are listed with adaptive temperatures; those temperatures that have other options, apart.
 """
 
 _GROUPS = ("amcl.methods", "amcl.temperatures")  # whose options the files do not list

@@ -43,7 +43,7 @@ class Form:
     """True if negatives enter through a logarithm, which Ω is inside or outside of."""
 
     def contrast(
-        self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: float
+        self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: F.Prior
     ) -> tuple[torch.Tensor, Compared]:
         """Combine the pairs of each anchor.
 
@@ -58,7 +58,7 @@ class Form:
         raise NotImplementedError
 
     def negative_terms(
-        self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: float
+        self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: F.Prior
     ) -> dict[str, torch.Tensor]:
         """Return the parts of the loss that come from negatives, for statistics.
 
@@ -102,7 +102,9 @@ def register_form(form: C) -> C:
     return form
 
 
-def omega_of_negatives(loss: "ContrastiveLoss", pairs: Compared, prior_tau: float) -> torch.Tensor:
+def omega_of_negatives(
+    loss: "ContrastiveLoss", pairs: Compared, prior_tau: F.Prior
+) -> torch.Tensor:
     """Return Ω of the set of negatives of each anchor, (C, N)."""
     tau = pairs.tau_neg.expand_as(pairs.s_neg)
     return F.omega_of_set(tau, prior_tau, pairs.ignored, loss.omega_set)

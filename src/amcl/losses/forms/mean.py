@@ -21,7 +21,7 @@ class TopKForm(Form):
     has_softmax: ClassVar[bool] = False
 
     def contrast(
-        self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: float
+        self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: F.Prior
     ) -> tuple[torch.Tensor, Compared]:
         if loss.positive_in_denominator:
             pairs = Compared(*pairs[:2], *F.let_positive_compete(*pairs[:4]))
@@ -31,7 +31,7 @@ class TopKForm(Form):
         return value, pairs
 
     def negative_terms(
-        self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: float
+        self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: F.Prior
     ) -> dict[str, torch.Tensor]:
         negative = (pairs.s_neg / pairs.tau_neg).mean(-1)
         return {"negative": negative, "omega_negative": rest - negative}

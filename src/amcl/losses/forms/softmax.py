@@ -19,7 +19,7 @@ class SoftmaxForm(Form):
     name: ClassVar[str] = "softmax"
 
     def contrast(
-        self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: float
+        self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: F.Prior
     ) -> tuple[torch.Tensor, Compared]:
         value = F.softmax_contrast(
             *pairs,
@@ -32,7 +32,7 @@ class SoftmaxForm(Form):
         return value, pairs
 
     def negative_terms(
-        self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: float
+        self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: F.Prior
     ) -> dict[str, torch.Tensor]:
         if loss.omega_place == "inside":  # then Ω⁻ is inside the logarithm
             return {"negative": rest}
