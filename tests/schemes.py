@@ -7,10 +7,15 @@ import torch
 
 from amcl.temperature import (
     AdaptiveTemperature,
+    AlignmentTemperature,
+    ArtanhTemperature,
     ConstantTemperature,
     FirstHeadTemperature,
     LearnableTemperature,
+    OneSidedTemperature,
+    PositiveScaleTemperature,
     ScheduledTemperature,
+    SimilarityTemperature,
     SplitTemperature,
     Temperature,
     UncertaintyTemperature,
@@ -24,7 +29,8 @@ from reference.temperature import Item
 class Scheme:
     make: Callable[[int], Temperature]
     on_samples: Callable[[Temperature], Callable]
-    on_channels: Callable[[Temperature], Callable]
+    on_channels: Callable[[Temperature], Callable] | None
+    detached: bool = False  # τ depends on z and passes no gradient, so that gradcheck fails
 
 
 def phi_layers(adaptive):
@@ -104,7 +110,46 @@ SCHEMES = {
         lambda scheme: samples.constant(samples.cosine_schedule(130, 0.1, 1.0, 400)),
         lambda scheme: channels.constant(samples.cosine_schedule(130, 0.1, 1.0, 400)),
     ),
+    "MACL": Scheme(
+        lambda dim: AlignmentTemperature(0.2, alpha=0.5, baseline=0.1, reweight=False),
+        lambda scheme: samples.macl(0.2, 0.5, 0.1),
+        lambda scheme: channels.macl(0.2, 0.5, 0.1),
+        detached=True,
+    ),
+    "positive scale": Scheme(
+        lambda dim: PositiveScaleTemperature(0.3),
+        lambda scheme: samples.positive_scale(0.3),
+        lambda scheme: channels.positive_scale(0.3),
+        detached=True,
+    ),
+    "DySTreSS": Scheme(
+        lambda dim: SimilarityTemperature(0.1, 0.4),
+        lambda scheme: samples.dystress(0.1, 0.4),
+        lambda scheme: channels.dystress(0.1, 0.4),
+        detached=True,
+    ),
+    "artanh": Scheme(
+        lambda dim: ArtanhTemperature(),
+        lambda scheme: samples.artanh,
+        lambda scheme: channels.artanh,
+    ),
+    "one-sided": Scheme(
+        lambda dim: OneSidedTemperature(dim, lower=0.1, upper=0.6),
+        lambda scheme: samples.one_sided(
+            phi_layers(scheme), scheme.direction.tolist(), scheme.eta, scheme.iota, scheme.phi_scale
+        ),
+        None,
+    ),
 }
+ON_CHANNELS = [name for name, scheme in SCHEMES.items() if scheme.on_channels]
+WITH_GRADIENT = [name for name, scheme in SCHEMES.items() if not scheme.detached]
+
+
+def pair_up(anchors, positives):
+    """Let items of two views be each other's positives."""
+    for anchor, positive in zip(anchors, positives, strict=True):
+        anchor.partner = positive
+        positive.partner = anchor
 
 
 def items(z, extra_outputs):

@@ -12,7 +12,7 @@ from amcl.cli.known_options import KNOWN
 from amcl.functional import omega, sigma
 from amcl.losses.statistics import PairStats
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature
-from schemes import SCHEMES, projections
+from schemes import ON_CHANNELS, SCHEMES, projections
 
 LOSSES = {
     "softmax": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3),
@@ -39,6 +39,8 @@ def call(loss, temperature, **options):
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_terms_sum_to_the_loss(name, scheme):
+    if name == "cross_correlation" and scheme not in ON_CHANNELS:
+        pytest.skip("channels have no temperatures by this scheme")
     temperature = SCHEMES[scheme].make(4).double()
     value, stats = call(LOSSES[name](temperature), temperature, return_stats=True)
     torch.testing.assert_close(sum(stats.terms.values()), value)

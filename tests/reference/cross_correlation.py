@@ -3,7 +3,7 @@
 import math
 from functools import cache
 
-from reference.temperature import Item, centered, dot, gate, omega, phi, sigma, unit
+from reference.temperature import Item, centered, dot, dystress_of, gate, omega, phi, sigma, unit
 
 
 def standardized(column, eps=1e-5):
@@ -104,3 +104,33 @@ def cross_correlation(
                     weight = beta / (dim * (dim - 1) if mean else 1)
                     total -= weight * omega(tau_neg, prior_tau)
     return total / (num_heads if head_reduction == "mean" else 1)
+
+
+def alignment(c, batch0, batch1):
+    """A of MACL for channels: the mean of 𝒞_ll."""
+    pairs = list(zip(columns(batch0, c), columns(batch1, c), strict=True))
+    return sum(correlation(a, b) for a, b in pairs) / len(pairs)
+
+
+def macl(value, alpha, baseline):
+    def tau(sign, c, batch0, batch1, l, m):
+        return value * (1 + alpha * (alignment(c, batch0, batch1) - baseline))
+
+    return tau
+
+
+def positive_scale(factor):
+    return lambda sign, c, batch0, batch1, l, m: factor * (2 - 2 * alignment(c, batch0, batch1))
+
+
+def dystress(tau_min, tau_max):
+    def tau(sign, c, batch0, batch1, l, m):
+        entry = correlation(columns(batch0, c)[l], columns(batch1, c)[m])
+        return dystress_of(entry, tau_min, tau_max)
+
+    return tau
+
+
+def artanh(sign, c, batch0, batch1, l, m):
+    entry = correlation(columns(batch0, c)[l], columns(batch1, c)[m])
+    return entry / (2 * math.atanh(entry))

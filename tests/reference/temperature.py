@@ -9,13 +9,14 @@ from functools import cache
 class Item:
     """One image's projections: z[c] is the vector of head c, score[c] TaU's extra output.
 
-    `batch` is all items that came with it, itself among them. Two items are equal only if they are
+    `batch` is all items that came with it, itself among them; `partner` is its positive. Two items are equal only if they are
     the same item, so that what is computed from one can be kept.
     """
 
     z: list[list[float]]
     score: list[float] | None = None
     batch: "list[Item] | None" = None
+    partner: "Item | None" = None
 
 
 def dot(a, b):
@@ -139,3 +140,53 @@ def uncertainty(t):
 def cosine_schedule(epoch, tau_min, tau_max, period):
     """TS."""
     return tau_min + 0.5 * (tau_max - tau_min) * (1.0 + math.cos(2.0 * math.pi * epoch / period))
+
+
+def alignment(c, item):
+    """A, the mean cosine of all positive pairs of the batch in head c."""
+    total = 0.0
+    for other in item.batch:
+        total += sim(other.z[c], other.partner.z[c])
+    return total / len(item.batch)
+
+
+def macl(value, alpha, baseline):
+    """MACL: τ = τ₀ (1 + α (A − A₀))."""
+    return lambda sign, c, anchor, other: value * (1 + alpha * (alignment(c, anchor) - baseline))
+
+
+def positive_scale(factor):
+    """The mean of ‖z − z⁺‖² = 2 − 2 sim over the positive pairs of the batch."""
+    return lambda sign, c, anchor, other: factor * (2 - 2 * alignment(c, anchor))
+
+
+def dystress_of(s, tau_min, tau_max):
+    return tau_min + 0.5 * (tau_max - tau_min) * (1 + math.cos(math.pi * (1 + s)))
+
+
+def dystress(tau_min, tau_max):
+    """DySTreSS: τ from the similarity of the pair."""
+
+    def tau(sign, c, anchor, other):
+        return dystress_of(sim(anchor.z[c], other.z[c]), tau_min, tau_max)
+
+    return tau
+
+
+def artanh(sign, c, anchor, other):
+    """The temperature with which s/τ is 2 artanh(s)."""
+    s = sim(anchor.z[c], other.z[c])
+    return s / (2 * math.atanh(s))
+
+
+def one_sided(layers, direction, eta, iota, scale):
+    """τ = σ(⟨φ(z), v⟩) of the anchor, with φ centered, both of length √ρ, and gated."""
+    axis = unit(direction)
+
+    def tau(sign, c, anchor, other):
+        keys = [phi(layers, unit(item.z[c])) for item in anchor.batch]
+        key = centered(phi(layers, unit(anchor.z[c])), keys, scale)
+        closed = gate([item.z[c] for item in anchor.batch])
+        return sigma(closed * math.sqrt(scale) * dot(key, axis), eta, iota)
+
+    return tau

@@ -244,7 +244,7 @@ class ContrastiveLoss(PairLoss):
 
     def _level(self, pairs: Compared, prior_tau: F.Prior) -> torch.Tensor | None:
         branches = [self.temperature.branch(sign) for sign in ("positive", "negative")]
-        if self.similarity == "plain" or all(branch.bounds() is None for branch in branches):
+        if self.similarity == "plain" or not any(branch.pairwise for branch in branches):
             return None  # with one τ for all pairs of an anchor it would cancel
         return F.negative_level(pairs.s_neg, prior_tau, pairs.ignored)
 

@@ -109,6 +109,8 @@ class AdaptiveTemperature(Temperature):
         (torch.Size([3, 4, 4]), True)
     """
 
+    pairwise = True
+
     def __init__(
         self,
         dim: int = 128,
@@ -323,6 +325,8 @@ class FirstHeadTemperature(Temperature):
         >>> temperature.keys(torch.randn(3, 4, 8)).shape  # one head for all three
         torch.Size([1, 4, 8])
     """
+
+    pairwise = True
 
     def __init__(self, adaptive: AdaptiveTemperature) -> None:
         super().__init__()

@@ -28,6 +28,8 @@ class Temperature(nn.Module):
 
     extra_outputs = 0
     """Number of outputs that each projection head must have beyond its width D."""
+    pairwise = False
+    """True if pairs of one anchor may have different temperatures."""
     needs_probability = False
     """True if `objective` takes exp(−loss) for the probability of the positive: for InfoNCE."""
 

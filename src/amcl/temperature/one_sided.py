@@ -32,6 +32,8 @@ class OneSidedTemperature(AdaptiveTemperature):
         torch.Size([3, 4, 1])
     """
 
+    pairwise = False
+
     def __init__(self, dim: int = 128, **settings: Any) -> None:
         super().__init__(dim, **settings)
         self.direction = nn.Parameter(torch.randn(dim))

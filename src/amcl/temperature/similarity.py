@@ -14,6 +14,8 @@ from amcl.temperature.settings import TemperatureSettings, register_temperature
 class _SimilarityTemperature(Temperature):
     """Keys are the vectors whose dot products are similarities."""
 
+    pairwise = True
+
     def keys(
         self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
     ) -> torch.Tensor:
