@@ -130,8 +130,8 @@ def isogclr(**options):
 def literal_isogclr(z0, z1, steps):
     """Steps of iSogCLR on the same projections: last objective, τ and u of each image and head."""
     tau = {(c, i): 0.2 for c in range(C) for i in range(N)}
-    momentum = {key: 0.0 for key in tau}
-    average = {key: None for key in tau}
+    momentum = dict.fromkeys(tau, 0.0)
+    average = dict.fromkeys(tau)
     for _ in range(steps):
         objective, gradients, means = 0.0, {key: [] for key in tau}, {key: [] for key in tau}
         for c, view, i in anchors():
