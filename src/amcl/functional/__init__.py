@@ -12,6 +12,8 @@ from amcl.functional.contrastive import (
     softmax_contrast,
 )
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
+from amcl.functional.decoupled import mises_fisher_weights
+from amcl.functional.hard import hard_contrast
 from amcl.functional.masked import (
     masked_reconstruction,
     noise_prediction,
@@ -23,6 +25,7 @@ from amcl.functional.masked import (
 )
 from amcl.functional.negative_cosine import negative_cosine
 from amcl.functional.pair import pair_logit, pair_logsumexp
+from amcl.functional.sigmoid import sigmoid_contrast
 from amcl.functional.similarity import all_pairs, mean_cosine, paired, unit
 from amcl.functional.temperature import (
     cosine_schedule_tau,
@@ -41,11 +44,13 @@ __all__ = [
     "channels",
     "cosine_schedule_tau",
     "cross_correlation",
+    "hard_contrast",
     "let_positive_compete",
     "literal_prior_tau",
     "masked_reconstruction",
     "mean_contrast",
     "mean_cosine",
+    "mises_fisher_weights",
     "most_similar",
     "negative_cosine",
     "negative_level",
@@ -58,6 +63,7 @@ __all__ = [
     "paired",
     "patchify",
     "sigma",
+    "sigmoid_contrast",
     "sincos_levels",
     "sincos_positions",
     "softmax_contrast",

@@ -156,7 +156,7 @@ class CrossCorrelationLoss(PairLoss):
 
     def _contrast(self, pairs: Compared, prior_tau: float) -> tuple[torch.Tensor, Compared]:
         loss = F.cross_correlation(
-            *pairs,
+            *pairs[:5],
             lam=self.lam,
             beta=self.beta,
             prior_tau=prior_tau,
