@@ -345,7 +345,7 @@ def _make_form(name: str, given: Mapping[str, Any]) -> Form:
     for option, value in given.items():
         if not form.takes(option):
             others = " or ".join(repr(other) for other in FORMS if FORMS[other].takes(option))
-            raise ValueError(f"form={name!r} takes no {option}, got {value}: use form={others}.")
+            raise ValueError(f"form={name!r} takes no {option}={value}: use form={others}.")
     return form(**{option: value for option, value in given.items() if option != "top_k"})
 
 
