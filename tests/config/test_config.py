@@ -117,7 +117,7 @@ def all_other(settings, section):
 
 @pytest.mark.parametrize("form", FORMS.names())
 def test_every_form_is_read_as_it_was_written(form):
-    values = {option: 0.75 for option in FORMS[form].options}
+    values = dict.fromkeys(FORMS[form].options, 0.75)
     top_k = 7 if FORMS[form].takes_top_k else None
     config = Config(method=SimCLRSettings(form=form, top_k=top_k, **values))
     assert Config.from_toml(config.to_toml()) == config

@@ -23,7 +23,7 @@ class SigmoidForm(Form):
     learned τ = 0.1. With `negatives="other_view"` it is SigLIP's loss.
 
     Args:
-        sigmoid_bias: First value of b; about −log K makes all pairs as likely as they are.
+        sigmoid_bias: First value of b; −log K suits K negatives.
     """
 
     name: ClassVar[str] = "sigmoid"
