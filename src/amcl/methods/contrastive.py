@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from amcl import functional as F
 from amcl.losses import ContrastiveLoss
@@ -68,7 +68,8 @@ class ContrastiveSettings(HeadSettings):
     """Ω of negatives stands inside the softmax, with each pair, or outside (the paper's Eq. 3)."""
 
     def published(self: S) -> S:
-        return replace(super().published(), form="softmax", **dict.fromkeys(OPTIONS))
+        options: dict[str, Any] = dict.fromkeys(OPTIONS)
+        return replace(super().published(), form="softmax", **options)
 
     def num_negatives(self, batch_size: int) -> int:
         return self.views_of_negatives * (batch_size - 1)
