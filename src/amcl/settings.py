@@ -70,6 +70,13 @@ def positive_number(name: str, value: Any, fix: str = "choose a value above 0") 
     return float(value)
 
 
+def finite_number(name: str, value: Any, fix: str) -> float:
+    """Return `value` if it is a finite number."""
+    if not (isinstance(value, Real) and math.isfinite(float(value))):
+        raise ValueError(f"{name} must be a finite number, got {value!r}: {fix}.")
+    return float(value)
+
+
 def whole_number(name: str, value: Any, fix: str = "choose 1 or more") -> int:
     """Return `value` if it is a whole number, at least 1."""
     if not (isinstance(value, Integral) and int(value) >= 1):

@@ -10,6 +10,7 @@ import tomli_w
 from amcl import recipes
 from amcl.backbones import BackboneSettings
 from amcl.config import Config, DataSettings, HardwareSettings, OptimizerSettings, RunSettings
+from amcl.losses.forms import FORMS, OPTIONS
 from amcl.methods import METHODS, MoCoSettings, SimCLRSettings
 from amcl.temperature import TEMPERATURES, AdaptiveSettings
 from amcl.views import ViewSettings
@@ -99,6 +100,8 @@ def all_other(settings, section):
     changed = {}
     for field in dataclasses.fields(settings):
         value = getattr(settings, field.name)
+        if field.name in OPTIONS and field.name != "top_k":  # of other forms, see below
+            continue
         if field.name == "temperature":
             adaptive = settings.with_temperature("adaptive").temperature
             changed[field.name] = all_other(adaptive, "temperature")
@@ -110,6 +113,15 @@ def all_other(settings, section):
         if field.name not in ("min_overlap", "omega_place", "local_crops"):
             assert changed[field.name] != value, field.name
     return dataclasses.replace(settings, **changed)
+
+
+@pytest.mark.parametrize("form", FORMS.names())
+def test_every_form_is_read_as_it_was_written(form):
+    values = dict.fromkeys(FORMS[form].options, 0.75)
+    top_k = 7 if FORMS[form].takes_top_k else None
+    config = Config(method=SimCLRSettings(form=form, top_k=top_k, **values))
+    assert Config.from_toml(config.to_toml()) == config
+    assert all(f"{option} = 0.75" in config.to_toml() for option in values)
 
 
 @pytest.mark.parametrize("scheme", TEMPERATURES.names())

@@ -8,6 +8,7 @@ import torch
 from torch.func import functional_call
 
 import amcl
+from amcl.losses.forms import FORMS as LOSS_FORMS
 from amcl.temperature import AdaptiveTemperature, FirstHeadTemperature
 from covering import cover
 from reference import contrastive, cross_correlation, negative_cosine
@@ -35,6 +36,21 @@ FORMS = {
         "omega_place": "outside",
         "omega_set": "literal",
     },
+    "dcl": {"form": "dcl"},
+    "dclw": {"form": "dclw", "dclw_sigma": 0.5},
+    "dclw, Ω outside": {"form": "dclw", "dclw_sigma": 0.2, "omega_place": "outside"},
+    "hard": {"form": "hard", "hard_beta": 0.7, "debias": 0.1},
+    "hard, not debiased": {"form": "hard", "hard_beta": 0.7, "debias": 0.0},
+    "hard, Ω outside": {
+        "form": "hard",
+        "hard_beta": 0.7,
+        "debias": 0.1,
+        "omega_place": "outside",
+        "omega_set": "literal",
+    },
+    "debiased": {"form": "hard", "hard_beta": 0.0, "debias": 0.3},
+    "sigmoid": {"form": "sigmoid", "sigmoid_bias": -2.0},
+    "sigmoid, Ω outside": {"form": "sigmoid", "sigmoid_bias": -2.0, "omega_place": "outside"},
 }
 SIZES = [((1, 2, 3), "mean"), ((3, 4, 5), "sum"), ((2, 5, 3), "mean")]
 # β with τ₀, and the sizes with the reduction
@@ -46,8 +62,18 @@ def close(value, expected):
     assert value.item() == pytest.approx(expected, rel=1e-10, abs=1e-10)
 
 
+def accepted(form, positive_in_denominator, similarity):
+    """The options that a form takes beside its own."""
+    form = LOSS_FORMS[FORMS[form]["form"]]
+    options = {"similarity": similarity if form.shift_invariant else "plain"}
+    if form.positive_in_denominator is None:
+        options["positive_in_denominator"] = positive_in_denominator
+    return options
+
+
 def reference_options(options, beta, prior_tau, dim):
-    options = {("kappa" if k == "top_k" else k): v for k, v in options.items()}
+    names = {"top_k": "kappa", "sigmoid_bias": "bias"}
+    options = {names.get(k, k): v for k, v in options.items()}
     return {**options, "beta": beta, "prior_tau": 2 / dim if prior_tau == "literal" else prior_tau}
 
 
@@ -56,7 +82,7 @@ def check_gradients(loss, *inputs):
 
     Of each it tries one random direction instead of every element (`fast_mode`), with tolerances
     far below the usual (1e-5 and 1e-3), so that an error in one element alone still shows. The gate
-    of adaptive temperatures, which passes no gradient, is held fixed.
+    of adaptive temperatures and the weights of DCLW, which pass no gradient, are held fixed.
     """
     loss.eval()
     named = dict(loss.named_parameters())
@@ -66,9 +92,15 @@ def check_gradients(loss, *inputs):
         return functional_call(loss, given, args[: len(inputs)])
 
     tight = {"atol": 1e-7, "rtol": 1e-5}
-    with mock.patch.object(
+    gate = mock.patch.object(
         AdaptiveTemperature, "gate", lambda _, z, shared=False: z.new_full((len(z), 1, 1), 0.7)
-    ):
+    )
+    weights = mock.patch.object(
+        amcl.functional,
+        "mises_fisher_weights",
+        lambda s, sigma: torch.linspace(0.5, 1.5, s.shape[1]).to(s)[:, None].expand_as(s),
+    )
+    with gate, weights:
         assert torch.autograd.gradcheck(call, (*inputs, *named.values()), fast_mode=True, **tight)
 
 
@@ -116,21 +148,19 @@ def check_contrastive(
     loss = amcl.ContrastiveLoss(
         c,
         temperature,
-        positive_in_denominator=positive_in_denominator,
         negatives="other_view" if negatives == "other_view" else "both_views",
-        similarity=similarity,
         beta=beta,
         prior_tau=prior_tau,
         head_reduction=reduction,
         **FORMS[form],
+        **accepted(form, positive_in_denominator, similarity),
     )
     z0, z1, queue = projections(temperature, (c, n, d), (c, n, d), (c, 6, d))
     extra = temperature.extra_outputs
     view0, view1, given = items(z0, extra), items(z1, extra), items(queue, extra)
     pair_up(view0, view1)
     options = reference_options(FORMS[form], beta, prior_tau, d)
-    options["positive_in_denominator"] = positive_in_denominator
-    options["similarity"] = similarity
+    options |= accepted(form, positive_in_denominator, similarity)
     tau = scheme.on_samples(temperature)
     if negatives == "queue":
         expected = contrastive.queue(c, view0, view1, given, tau, reduction, **options)
@@ -165,11 +195,10 @@ def check_contrastive_gradients(scheme_name, form, positive_in_denominator, simi
     loss = amcl.ContrastiveLoss(
         2,
         temperature,
-        positive_in_denominator=positive_in_denominator,
-        similarity=similarity,
         beta=0.3,
         **FORMS[form],
-    )
+        **accepted(form, positive_in_denominator, similarity),
+    ).double()
     z0, z1, queue = projections(temperature, (2, 3, 3), (2, 3, 3), (2, 4, 3))
     check_gradients(loss, z0, z1)
     check_gradients(loss, z0, z1, queue)

@@ -95,13 +95,24 @@ def test_blocks_of_correlations_give_the_same_gradients():
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("form", [{}, {"form": "top_k", "top_k": 3}])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"form": "top_k", "top_k": 3},
+        {"form": "dcl"},
+        {"form": "dclw"},
+        {"form": "hard", "debias": 0.3},
+        {"form": "sigmoid"},
+    ],
+    ids=lambda form: form.get("form", "softmax"),
+)
 def test_blocks_of_heads_and_rows_give_the_same_gradients_for_every_scheme(scheme, form):
     temperature = SCHEMES[scheme].make(4).double()
     z0, z1 = projections(temperature, (3, 6, 4), (3, 6, 4))
     results = []
     for max_pairs in (10**9, 12 * 12, 40):  # all at once, head by head, some rows of a head
-        loss = amcl.ContrastiveLoss(3, temperature, beta=0.3, max_pairs=max_pairs, **form)
+        loss = amcl.ContrastiveLoss(3, temperature, beta=0.3, max_pairs=max_pairs, **form).double()
         value = loss(z0, z1)
         results.append([value, *torch.autograd.grad(value, [z0, z1, *loss.parameters()])])
     for plain, *blocked in zip(*results, strict=True):

@@ -19,6 +19,10 @@ forms = st.sampled_from(
         {"form": "top_k", "top_k": 3, "omega_set": "literal"},
         {"form": "top_k_softmax", "top_k": 3},
         {"form": "max"},
+        {"form": "dcl"},
+        {"form": "dclw"},
+        {"form": "hard", "debias": 0.3},
+        {"form": "sigmoid", "sigmoid_bias": -2.0},
     ]
 )
 sizes = st.tuples(st.integers(1, 4), st.integers(3, 7), st.integers(2, 9))
@@ -76,6 +80,7 @@ def test_blocks_do_not_change_value_or_gradients(seed, size, beta, form, max_pai
     blocked = amcl.ContrastiveLoss(
         c, plain.temperature, beta=beta, max_pairs=max_pairs, **form
     ).eval()
+    blocked.contrast_form = plain.contrast_form
     z0, z1 = (z.requires_grad_() for z in batch(seed, (c, n, d), (c, n, d)))
     inputs = [z0, z1, *plain.parameters()]
     value, other = plain(z0, z1), blocked(z0, z1)

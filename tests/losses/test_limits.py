@@ -9,6 +9,7 @@ import torch.nn.functional as F
 import amcl
 from amcl.functional import (
     literal_prior_tau,
+    mises_fisher_weights,
     most_similar,
     omega,
     pair_logit,
@@ -57,6 +58,105 @@ def test_without_the_positive_in_the_denominator_it_is_the_decoupled_loss(views,
     s_neg = s.scatter(1, partners(9)[:, None], -torch.inf)
     expected = -torch.log((s_pos / 0.2).exp().squeeze(1) / (s_neg / 0.2).exp().sum(1)).mean()
     equal(loss(*views), expected)
+
+
+SCHEMES = {
+    "constant": lambda: ConstantTemperature(0.2),
+    "adaptive": lambda: AdaptiveTemperature(16).double(),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_dcl_is_the_softmax_without_the_positive_in_the_denominator(views, scheme):
+    temperature = SCHEMES[scheme]()
+    dcl = amcl.ContrastiveLoss(1, temperature, form="dcl", beta=0.3)
+    plain = amcl.ContrastiveLoss(1, temperature, positive_in_denominator=False, beta=0.3)
+    assert dcl(*views) == plain(*views)
+    assert not dcl.positive_in_denominator
+
+
+def test_dclw_weights_far_positives_more(views):
+    s = similarities(*views)
+    s_pos = s.gather(1, partners(9)[:, None]).squeeze(1)
+    s_neg = s.scatter(1, partners(9)[:, None], -torch.inf)
+    first = (s_pos[:9] / 0.5).exp()
+    weight = (2 - first / first.mean()).repeat(2)  # each view by itself, as the authors do
+    expected = (torch.logsumexp(s_neg / 0.1, dim=1) - weight * s_pos / 0.1).mean()
+    equal(amcl.ContrastiveLoss(1, ConstantTemperature(0.1), form="dclw")(*views), expected)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_wide_weights_of_dclw_are_one(views, scheme):
+    temperature = SCHEMES[scheme]()
+    dclw = amcl.ContrastiveLoss(1, temperature, form="dclw", dclw_sigma=1e9, beta=0.3)
+    dcl = amcl.ContrastiveLoss(1, temperature, form="dcl", beta=0.3)
+    torch.testing.assert_close(dclw(*views), dcl(*views), rtol=1e-8, atol=1e-8)
+
+
+def test_weights_of_dclw_have_a_mean_of_one_in_each_head_and_stay_finite():
+    s_pos = torch.linspace(-1, 1, 12).view(2, 6, 1)
+    for width in (1e-3, 0.5, 1e3):
+        weights = mises_fisher_weights(s_pos, width)
+        torch.testing.assert_close(weights.mean(1), torch.ones(2, 1))
+        assert (weights <= 2).all()
+        assert (weights.diff(dim=1) <= 0).all()  # the closer a pair, the less it counts
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_hard_negatives_without_hardness_and_bias_are_the_softmax(views, scheme, inside):
+    temperature = SCHEMES[scheme]()
+    options = {"beta": 0.3, "positive_in_denominator": inside}
+    hard = amcl.ContrastiveLoss(1, temperature, form="hard", hard_beta=0, debias=0, **options)
+    assert hard(*views) == amcl.ContrastiveLoss(1, temperature, **options)(*views)
+    nearly = amcl.ContrastiveLoss(1, temperature, form="hard", hard_beta=1e-9, debias=0, **options)
+    torch.testing.assert_close(nearly(*views), hard(*views), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("tau", [0.5, 0.05])
+@pytest.mark.parametrize(("hard_beta", "debias"), [(0.0, 0.1), (1.0, 0.1), (2.0, 0.0), (0.5, 0.9)])
+def test_hard_negatives_are_those_of_hcl(views, tau, hard_beta, debias):
+    """At debias = 0.9 the lower bound of the sum over negatives holds for most anchors."""
+    z1 = views[0] + 0.3 * views[1]  # positives closer than negatives
+    loss = amcl.ContrastiveLoss(
+        1, ConstantTemperature(tau), form="hard", hard_beta=hard_beta, debias=debias
+    )
+    s = similarities(views[0], z1)
+    pos = (s.gather(1, partners(9)[:, None]).squeeze(1) / tau).exp()
+    neg = (s.scatter(1, partners(9)[:, None], -torch.inf) / tau).exp()
+    importance = neg**hard_beta * (neg > 0)
+    weighted = (importance * neg).sum(1) / (importance.sum(1) / 16)
+    corrected = (weighted - debias * 16 * pos) / (1 - debias)
+    bound = 16 * math.exp(-1 / tau)
+    if debias == 0.9:
+        assert (corrected < bound).sum() > 9
+    expected = -(pos / (pos + corrected.clamp(min=bound))).log().mean()
+    torch.testing.assert_close(loss(views[0], z1), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("tau", [1e-3, 1e3])
+def test_hard_negatives_stay_finite_at_any_temperature(tau):
+    z0, z1 = torch.randn(2, 1, 9, 16).unbind(0)
+    for other in (z0.clone(), -z0, z1):  # exp(1/τ) is far outside of float32
+        z = z0.clone().requires_grad_()
+        value = amcl.ContrastiveLoss(1, ConstantTemperature(tau), form="hard", debias=0.5)(z, other)
+        value.backward()
+        assert value.isfinite()
+        assert z.grad.isfinite().all()
+
+
+def test_the_sigmoid_of_two_views_is_siglip(views):
+    z0, z1 = (F.normalize(z[0], dim=1) for z in views)
+    expected = 0.0
+    for i in range(9):
+        for j in range(9):
+            sign = 1 if i == j else -1
+            logit = (z0[i] @ z1[j]).item() / 0.1 - 3.0
+            expected += math.log(1 + math.exp(-sign * logit)) / 9
+    loss = amcl.ContrastiveLoss(
+        1, ConstantTemperature(0.1), form="sigmoid", sigmoid_bias=-3.0, negatives="other_view"
+    )
+    assert loss(*views).item() == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize("beta", BETAS)

@@ -23,6 +23,18 @@ LOSSES = {
     "top_k_softmax": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, form="top_k_softmax", top_k=3),
     "relative": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, similarity="relative"),
     "Ω outside": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, omega_place="outside"),
+    "dclw": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, form="dclw"),
+    "dclw, Ω outside": lambda t: amcl.ContrastiveLoss(
+        2, t, beta=0.3, form="dclw", omega_place="outside"
+    ),
+    "hard": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, form="hard"),
+    "hard, Ω outside": lambda t: amcl.ContrastiveLoss(
+        2, t, beta=0.3, form="hard", omega_place="outside"
+    ),
+    "sigmoid": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, form="sigmoid"),
+    "sigmoid, Ω outside": lambda t: amcl.ContrastiveLoss(
+        2, t, beta=0.3, form="sigmoid", omega_place="outside"
+    ),
     "cross_correlation": lambda t: amcl.CrossCorrelationLoss(2, t, beta=0.3),
     "negative_cosine": lambda t: amcl.NegativeCosineLoss(2, t, beta=0.3),
 }
@@ -105,7 +117,9 @@ def test_a_positive_that_wins_a_place_is_not_counted_as_negative():
     assert stats.negative.s.item() == 0.0
 
 
-@pytest.mark.parametrize("name", ["softmax", "top_k", "cross_correlation"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "top_k", "dclw", "hard", "sigmoid", "cross_correlation"]
+)
 def test_blocks_give_the_same_statistics(name):
     temperature = AdaptiveTemperature(4).double()
     loss = LOSSES[name](temperature)

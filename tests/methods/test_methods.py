@@ -93,6 +93,14 @@ def test_every_trained_parameter_gets_a_gradient(name, scheme):
     assert_trained(make(name, heads=2, temperature=scheme), name)
 
 
+@pytest.mark.parametrize("form", ["dcl", "dclw", "hard", "sigmoid"])
+@pytest.mark.parametrize("name", [m for m in METHODS if METHODS[m].settings_class.has_negatives])
+def test_every_contrastive_method_has_every_form_of_the_loss(name, form):
+    method = make(name, heads=2, temperature="adaptive", form=form)
+    assert method.loss.contrast_form.name == form
+    assert_trained(method, name)
+
+
 def test_every_trained_parameter_gets_a_gradient_without_heads():
     assert_trained(make("mae"), "mae")
 

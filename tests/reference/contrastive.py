@@ -20,6 +20,10 @@ def anchor_loss(
     omega_set="mean",
     omega_place="inside",
     similarity="plain",
+    hard_beta=None,
+    debias=None,
+    positive_weight=None,
+    bias=None,
 ):
     """The loss of one anchor in head c, with `negatives` the N^- of the paper's index n."""
     s_pos = sim(anchor.z[c], positive.z[c])
@@ -28,20 +32,38 @@ def anchor_loss(
     pairs = []  # (similarity, temperature) of each candidate of the denominator
     for negative in negatives:
         pairs.append((sim(anchor.z[c], negative.z[c]), tau("negative", c, anchor, negative)))
-    if form != "softmax":
+    if form in ("top_k", "top_k_softmax", "max"):
         pairs = most_similar(pairs, 1 if form == "max" else kappa)
     if similarity == "relative":
         level = negative_level([s for s, _ in pairs], prior_tau)
         pairs = [(s - level, t) for s, t in pairs]
         s_pos -= level
+    if form in ("dclw", "hard", "sigmoid"):
+        inside, outside = beta, 0.0
+        if omega_place == "outside":  # Eq. 3
+            taus = [t for _, t in pairs]
+            outside = beta * omega(tau_pos, prior_tau)
+            outside -= beta * omega_of_set(taus, prior_tau, omega_set)
+            inside = 0.0
+        u_pos = s_pos / tau_pos - inside * omega(tau_pos, prior_tau)
+        u_neg = [s / t - inside * omega(t, prior_tau) for s, t in pairs]
+        if form == "dclw":
+            return dclw(u_pos, u_neg, positive_weight) + outside
+        if form == "sigmoid":
+            return sigmoid(u_pos, u_neg, bias) + outside
+        least = [-1.0 / t - inside * omega(t, prior_tau) for _, t in pairs]
+        negatives = reweighted(u_pos, u_neg, least, hard_beta, debias)
+        denominator = math.exp(u_pos) if positive_in_denominator else 0.0
+        return -math.log(math.exp(u_pos) / (denominator + negatives)) + outside
+
     loss = -s_pos / tau_pos + beta * omega(tau_pos, prior_tau)
 
-    if form in ("softmax", "top_k_softmax"):
+    if form in ("softmax", "dcl", "top_k_softmax"):
         inside = beta
         if omega_place == "outside":  # Eq. 3
             loss -= beta * omega_of_set([t for _, t in pairs], prior_tau, omega_set)
             inside = 0.0
-        if positive_in_denominator:
+        if positive_in_denominator and form != "dcl":
             pairs.append((s_pos, tau_pos))
         denominator = 0.0
         for s, t in pairs:
@@ -81,6 +103,50 @@ def most_similar(pairs, kappa):
     return sorted(pairs, key=lambda pair: pair[0], reverse=True)[:kappa]
 
 
+def dclw(u_pos, u_neg, positive_weight):
+    """DCLW (arXiv 2110.06848): −w u⁺ + log Σ exp(u⁻)."""
+    denominator = 0.0
+    for u in u_neg:
+        denominator += math.exp(u)
+    return -positive_weight * u_pos + math.log(denominator)
+
+
+def weights_of_positives(c, view0, view1, sigma):
+    """w = 2 − exp(s⁺/σ) / E[exp(s⁺/σ)] of each image."""
+    values = [math.exp(sim(a.z[c], b.z[c]) / sigma) for a, b in zip(view0, view1, strict=True)]
+    return [2.0 - value / (sum(values) / len(values)) for value in values]
+
+
+def reweighted(u_pos, u_neg, least, hard_beta, debias):
+    """Ng of HCL's code (arXiv 2010.04592), with the least sum that logits may have."""
+    count = len(u_neg)
+    importance = [math.exp(u) ** hard_beta for u in u_neg]
+    mean = sum(importance) / count
+    total = 0.0
+    for weight, u in zip(importance, u_neg, strict=True):
+        total += weight * math.exp(u) / mean
+    negatives = (-debias * count * math.exp(u_pos) + total) / (1.0 - debias)
+    return max(negatives, sum(math.exp(u) for u in least))
+
+
+def sigmoid(u_pos, u_neg, bias):
+    """SigLIP (arXiv 2303.15343): log(1 + exp(−z (u + b))), with z = 1 or −1, summed over pairs."""
+    loss = math.log(1.0 + math.exp(-(u_pos + bias)))
+    for u in u_neg:
+        loss += math.log(1.0 + math.exp(u + bias))
+    return loss
+
+
+def of_each_image(c, view0, view1, options):
+    """Return the options of `anchor_loss` for each image: weights of DCLW depend on all images."""
+    options = dict(options)
+    sigma = options.pop("dclw_sigma", None)
+    if sigma is None:
+        return [options] * len(view0)
+    weights = weights_of_positives(c, view0, view1, sigma)
+    return [{**options, "positive_weight": weight} for weight in weights]
+
+
 def both_views(num_heads, view0, view1, tau, head_reduction, **options):
     """SimCLR's batch: each view of each image is an anchor; all other images' views negatives."""
     total, anchors = 0.0, 0
@@ -92,7 +158,8 @@ def both_views(num_heads, view0, view1, tau, head_reduction, **options):
                     if j != i:
                         negatives.append(view[j])
             for c in range(num_heads):
-                total += anchor_loss(c, views[0][i], views[1][i], negatives, tau, **options)
+                own = of_each_image(c, view0, view1, options)[i]
+                total += anchor_loss(c, views[0][i], views[1][i], negatives, tau, **own)
             anchors += 1
     return total / anchors / (num_heads if head_reduction == "mean" else 1)
 
@@ -103,7 +170,8 @@ def other_view(num_heads, view0, view1, tau, head_reduction, **options):
     for i in range(len(view0)):
         negatives = [view1[j] for j in range(len(view1)) if j != i]
         for c in range(num_heads):
-            total += anchor_loss(c, view0[i], view1[i], negatives, tau, **options)
+            own = of_each_image(c, view0, view1, options)[i]
+            total += anchor_loss(c, view0[i], view1[i], negatives, tau, **own)
     return total / len(view0) / (num_heads if head_reduction == "mean" else 1)
 
 
@@ -112,5 +180,6 @@ def queue(num_heads, view0, view1, negatives, tau, head_reduction, **options):
     total = 0.0
     for i in range(len(view0)):
         for c in range(num_heads):
-            total += anchor_loss(c, view0[i], view1[i], negatives, tau, **options)
+            own = of_each_image(c, view0, view1, options)[i]
+            total += anchor_loss(c, view0[i], view1[i], negatives, tau, **own)
     return total / len(view0) / (num_heads if head_reduction == "mean" else 1)

@@ -9,8 +9,8 @@ from functools import cache
 class Item:
     """One image's projections: z[c] is the vector of head c, score[c] TaU's extra output.
 
-    `batch` is all items that came with it, itself among them; `partner` is its positive. Two items are equal only if they are
-    the same item, so that what is computed from one can be kept.
+    `batch` is all items that came with it, itself among them; `partner` is its positive. Two items
+    are equal only if they are the same item, so that what is computed from one can be kept.
     """
 
     z: list[list[float]]

@@ -83,6 +83,22 @@ def test_norms_and_biases_are_decayed_only_when_asked(decay_all):
     assert not groups["heads.layers.0.bias"]["is_weight"]  # C heads' biases are one tensor
 
 
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_numbers_that_are_learned_never_decay(decay_all):
+    settings = SimCLRSettings(
+        projector=(8, 6), form="sigmoid", temperature=LearnableSettings(tau=0.1)
+    )
+    optimizer = OptimizerSettings(
+        weight_decay=0.3, decay_norm_and_bias=decay_all, bias_lr_scale=0.5
+    )
+    groups = group_of(small_method(settings), optimizer)
+    assert groups["heads.layers.0.bias"]["weight_decay"] == (0.3 if decay_all else 0.0)
+    for name in ("loss.contrast_form.bias", "loss.temperature.log_tau"):
+        assert groups[name]["weight_decay"] == 0.0
+        assert groups[name]["lr_scale"] == 0.5
+        assert not groups[name]["is_weight"]
+
+
 @pytest.mark.parametrize("fixed", [True, False])
 def test_only_predictors_keep_their_rate(fixed):
     groups = group_of(simsiam(fixed_predictor_rate=fixed), OptimizerSettings())

@@ -83,6 +83,20 @@ def test_a_longer_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
     assert_same_run(run, stopped)
 
 
+def test_a_run_whose_loss_has_a_parameter_resumes_bit_for_bit(tmp_path, monkeypatch):
+    config = small(form="sigmoid", sigmoid_bias=-4.0)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    pretrain(config, whole)
+    bias = load_checkpoint(whole / "checkpoints/last.pt")["method"]["loss.contrast_form.bias"]
+    assert bias != -4.0
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, step=2)
+        with pytest.raises(Interrupted):
+            pretrain(config, stopped)
+    assert main(["pretrain", "--resume", str(stopped)]) == 0
+    assert_same_run(whole, stopped)
+
+
 def test_an_unfinished_run_can_be_made_longer_or_shorter(tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
     with monkeypatch.context() as patch:

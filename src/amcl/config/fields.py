@@ -18,7 +18,7 @@ from amcl.config.options import (
 )
 from amcl.config.rules import broken_rule, rules_of, usual_values
 from amcl.config.toml import typed, unknown
-from amcl.losses.forms import FORMS
+from amcl.losses.forms import FORMS, OPTIONS
 from amcl.temperature.settings import field_names, schemes_with
 
 Values = dict[str, Any]
@@ -196,8 +196,9 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
     _check_scheme(config, values)
     of_range = {name: value for name, value in values.items() if name in RANGE}
     values = {name: value for name, value in values.items() if name not in RANGE}
-    if "form" in values and not FORMS[values["form"]].takes_top_k:
-        values.setdefault("top_k", None)  # whatever the configuration had for another form
+    if "form" in values:  # whatever the configuration had for another form
+        form = FORMS[values["form"]]
+        values = dict.fromkeys(option for option in OPTIONS if not form.takes(option)) | values
     if config.run.fit:  # a value that is given is not fitted to the images
         values.setdefault("fit", tuple(n for n in config.run.fit if n not in values) or None)
     config = _replaced(config, values)

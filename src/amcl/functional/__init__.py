@@ -13,6 +13,8 @@ from amcl.functional.contrastive import (
     softmax_contrast,
 )
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
+from amcl.functional.decoupled import mises_fisher_weights
+from amcl.functional.hard import hard_contrast
 from amcl.functional.masked import (
     masked_reconstruction,
     noise_prediction,
@@ -24,6 +26,7 @@ from amcl.functional.masked import (
 )
 from amcl.functional.negative_cosine import negative_cosine
 from amcl.functional.pair import pair_logit, pair_logsumexp
+from amcl.functional.sigmoid import sigmoid_contrast
 from amcl.functional.similarity import all_pairs, mean_cosine, paired, unit
 from amcl.functional.temperature import (
     Prior,
@@ -49,6 +52,7 @@ __all__ = [
     "channels",
     "cosine_schedule_tau",
     "cross_correlation",
+    "hard_contrast",
     "head_agreement",
     "let_positive_compete",
     "literal_prior_tau",
@@ -56,6 +60,7 @@ __all__ = [
     "mean_agreement",
     "mean_contrast",
     "mean_cosine",
+    "mises_fisher_weights",
     "most_similar",
     "negative_cosine",
     "negative_level",
@@ -68,6 +73,7 @@ __all__ = [
     "paired",
     "patchify",
     "sigma",
+    "sigmoid_contrast",
     "similarity_tau",
     "sincos_levels",
     "sincos_positions",

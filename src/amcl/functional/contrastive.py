@@ -109,15 +109,17 @@ def softmax_contrast(
     ignored: torch.Tensor | None = None,
     *,
     positive_in_denominator: bool = True,
+    positive_weight: torch.Tensor | None = None,
     beta: float = 0.0,
     prior_tau: Prior = 1.0,
     omega_place: OmegaPlace = "inside",
     omega_set: OmegaSet = "mean",
 ) -> torch.Tensor:
-    """Return −u⁺ + log Σ exp(u) over the denominator, with u = s/τ − β Ω(τ) of each pair.
+    """Return −w u⁺ + log Σ exp(u) over the denominator, with u = s/τ − β Ω(τ) of each pair.
 
     InfoNCE (Eq. 1.4 and 9) with the positive in the denominator, NT-Xent as published (Eq. 1.1, 6
-    and 7) without.
+    and 7) without, which is the decoupled contrastive loss, DCL (arXiv 2110.06848, Eq. 5). DCL with
+    weights w of positives is DCLW (Eq. 6 there); w is 1 otherwise.
 
     Args:
         s_pos: Similarities (C, N, 1) of positive pairs.
@@ -125,7 +127,9 @@ def softmax_contrast(
         s_neg: Similarities (C, N, K) of negative pairs.
         tau_neg: Temperatures of negative pairs; broadcast to s_neg.
         ignored: True for what is no negative; broadcasts to s_neg.
-        positive_in_denominator: True is InfoNCE, False NT-Xent as published.
+        positive_in_denominator: True is InfoNCE, False NT-Xent as published, which is DCL.
+        positive_weight: Weights w (C, N, 1) of positives in DCLW, such as `mises_fisher_weights`;
+            only without the positive in the denominator.
         beta: Weight β of Ω.
         prior_tau: Minimum τ₀ of Ω.
         omega_place: "inside" makes βΩ(τ) a part of each logit. "outside" is Eq. 3: the softmax of
@@ -141,17 +145,44 @@ def softmax_contrast(
         >>> softmax_contrast(torch.tensor([[[1.0]]]), tau, s_neg, tau)  # log(1 + e⁻² + e⁻¹)
         tensor([[0.4076]])
     """
+    if positive_in_denominator and positive_weight is not None:
+        raise ValueError(
+            "weights of positives belong to the decoupled loss: use positive_in_denominator=False."
+        )
     if omega_place == "outside" and beta:
         plain = softmax_contrast(
-            s_pos, tau_pos, s_neg, tau_neg, ignored, positive_in_denominator=positive_in_denominator
+            *(s_pos, tau_pos, s_neg, tau_neg, ignored),
+            positive_in_denominator=positive_in_denominator,
+            positive_weight=positive_weight,
         )
-        negatives = omega_of_set(tau_neg.expand_as(s_neg), prior_tau, ignored, omega_set)
-        return plain + beta * (omega(tau_pos, prior_tau).squeeze(-1) - negatives)
-    u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau).squeeze(-1)
+        return plain + beta * omega_outside(tau_pos, tau_neg, s_neg, prior_tau, ignored, omega_set)
+    u_pos = pair_logit(s_pos, tau_pos, beta, prior_tau)
+    if positive_weight is not None:
+        u_pos = positive_weight * u_pos
     u_neg = pair_logsumexp(s_neg, tau_neg, ignored, beta, prior_tau)
+    return contrast_logits(u_pos.squeeze(-1), u_neg, positive_in_denominator)
+
+
+def contrast_logits(
+    u_pos: torch.Tensor, u_neg: torch.Tensor, positive_in_denominator: bool
+) -> torch.Tensor:
+    """Return the loss of logits u⁺ of positives and log-sums u⁻ of the negatives of each anchor."""
     if positive_in_denominator:
         return -logsigmoid(u_pos - u_neg)  # log(1 + exp(u⁻ − u⁺)), exact where u⁺ ≫ u⁻ too
     return u_neg - u_pos
+
+
+def omega_outside(
+    tau_pos: torch.Tensor,
+    tau_neg: torch.Tensor,
+    s_neg: torch.Tensor,
+    prior_tau: Prior,
+    ignored: torch.Tensor | None,
+    omega_set: OmegaSet,
+) -> torch.Tensor:
+    """Return Ω(τ⁺) − Ω({τ⁻}) of each anchor, (C, N): what Eq. 3 adds to a loss of s/τ."""
+    negatives = omega_of_set(tau_neg.expand_as(s_neg), prior_tau, ignored, omega_set)
+    return omega(tau_pos, prior_tau).squeeze(-1) - negatives
 
 
 def omega_of_set(

@@ -1,6 +1,7 @@
 """NT-Xent and InfoNCE for C heads and any temperature scheme."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +17,7 @@ from amcl.losses.base import (
     full_precision,
     same_items,
 )
-from amcl.losses.forms import FORMS
+from amcl.losses.forms import FORMS, Form
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
@@ -37,10 +38,17 @@ class ContrastiveLoss(PairLoss):
         form: "softmax" over all negatives; "top_k", the paper's best, the plain mean over the κ
             most similar of each head; "max", the same with κ = 1; "top_k_softmax", not in the
             paper, the softmax over those κ, whose weighting prevents the collapse of plain top_k;
-            or the name of a form that was registered with `forms.register_form`.
+            "dcl", "dclw", "hard" and "sigmoid", forms of other papers (docs/guide.md); or the name
+            of a form that was registered with `forms.register_form`.
         top_k: Number κ of negatives.
-        positive_in_denominator: True is InfoNCE, False NT-Xent as published; in "top_k" and "max"
-            the positive then competes with the κ negatives.
+        positive_in_denominator: True, the default, is InfoNCE, False NT-Xent as published; in
+            "top_k" and "max" the positive then competes with the κ negatives. "dcl", "dclw" and
+            "sigmoid" do not have it there.
+        hard_beta: "hard": concentration on similar negatives, 1 by default; 0 switches it off.
+        debias: "hard": share of negatives assumed to be of the anchor's class, 0.1 by default; 0
+            switches the correction off.
+        dclw_sigma: "dclw": width σ of the weights of positives, 0.5 by default.
+        sigmoid_bias: "sigmoid": first value of the learned bias b, −10 by default.
         negatives: "both_views" makes 2N anchors with 2N − 2 negatives each (SimCLR), "other_view"
             N anchors, those of the first view, with N − 1 each (MoCo v3).
         similarity: "plain" is the paper's s; "relative" measures s from the level of the anchor's
@@ -76,7 +84,11 @@ class ContrastiveLoss(PairLoss):
         *,
         form: str = "softmax",
         top_k: int | None = None,
-        positive_in_denominator: bool = True,
+        positive_in_denominator: bool | None = None,
+        hard_beta: float | None = None,
+        debias: float | None = None,
+        dclw_sigma: float | None = None,
+        sigmoid_bias: float | None = None,
         negatives: Literal["both_views", "other_view"] = "both_views",
         similarity: F.Similarity = "plain",
         beta: float = 0.0,
@@ -98,18 +110,32 @@ class ContrastiveLoss(PairLoss):
             head_diversity=head_diversity,
             validate=validate,
         )
-        self._form = FORMS[form]()
+        given = {
+            "top_k": top_k,
+            "hard_beta": hard_beta,
+            "debias": debias,
+            "dclw_sigma": dclw_sigma,
+            "sigmoid_bias": sigmoid_bias,
+        }
+        self.contrast_form = _make_form(form, given)
         choose("negatives", negatives, ("both_views", "other_view"))
         choose("similarity", similarity, ("relative", "plain"))
         choose("omega_set", omega_set, ("mean", "literal"))
         choose("omega_place", omega_place, ("inside", "outside"))
-        if self._form.takes_top_k:
+        if self.contrast_form.takes_top_k:
             whole_number("top_k", top_k, f"form={form!r} keeps that many negatives (κ)")
-        elif top_k is not None:
+        fixed = self.contrast_form.positive_in_denominator
+        if fixed is not None and positive_in_denominator is not None:
             raise ValueError(
-                f"form={form!r} takes no top_k, got {top_k}: use form='top_k' or 'top_k_softmax'."
+                f"form={form!r} does not have the positive in a denominator: leave out "
+                f"positive_in_denominator={positive_in_denominator}, or use form='softmax'."
             )
-        softmax = self._form.has_softmax
+        if similarity == "relative" and not self.contrast_form.shift_invariant:
+            raise ValueError(
+                f"form={form!r} depends on similarities themselves and not on their differences: "
+                "use similarity='plain', or form='softmax'."
+            )
+        softmax = self.contrast_form.has_softmax
         if omega_set == "literal" and softmax and omega_place == "inside":
             raise ValueError(
                 "omega_set='literal' is the paper's Ω of a set of negatives: it goes with "
@@ -121,16 +147,17 @@ class ContrastiveLoss(PairLoss):
                 f"form={form!r} has no softmax, so Ω is always outside of it: leave out "
                 "omega_place='outside'."
             )
-        if temperature.needs_probability and not (softmax and positive_in_denominator):
+        self.form = form
+        self.top_k = top_k
+        chosen = positive_in_denominator is not False
+        self.positive_in_denominator = chosen if fixed is None else fixed
+        if temperature.needs_probability and not (softmax and self.positive_in_denominator):
             raise ValueError(
                 f"{type(temperature).__name__} weighs anchors by the probability of their "
                 "positive: it goes with a softmax form and the positive in the denominator, got "
-                f"form={form!r} and positive_in_denominator={positive_in_denominator}. Use these, "
-                "or reweight=False (--no-macl-reweight)."
+                f"form={form!r} and positive_in_denominator={self.positive_in_denominator}. Use "
+                "these, or reweight=False (--no-macl-reweight)."
             )
-        self.form = form
-        self.top_k = top_k
-        self.positive_in_denominator = positive_in_denominator
         self.negatives = negatives
         self.similarity = similarity
         self.omega_set = omega_set
@@ -159,6 +186,7 @@ class ContrastiveLoss(PairLoss):
             view0, view1 = self._views(z0, z1)
             pairs = self._pairs(view0, view1, negatives)
             self._check_negatives(pairs)
+            pairs = replace(pairs, value=self.contrast_form.anchor_values(pairs))
             _, n, dim = pairs.anchors.vectors.shape
             prior_tau = self._prior_tau(dim, view0.vectors)
             total, stats = self._sum_over_blocks(pairs, prior_tau, return_stats)
@@ -240,7 +268,7 @@ class ContrastiveLoss(PairLoss):
 
     @property
     def kappa(self) -> int | None:
-        return self._form.fixed_kappa or self.top_k
+        return self.contrast_form.fixed_kappa or self.top_k
 
     def _level(self, pairs: Compared, prior_tau: F.Prior) -> torch.Tensor | None:
         branches = [self.temperature.branch(sign) for sign in ("positive", "negative")]
@@ -249,16 +277,16 @@ class ContrastiveLoss(PairLoss):
         return F.negative_level(pairs.s_neg, prior_tau, pairs.ignored)
 
     def _contrast(self, pairs: Compared, prior_tau: F.Prior) -> tuple[torch.Tensor, Compared]:
-        return self._form.contrast(self, pairs, prior_tau)
+        return self.contrast_form.contrast(self, pairs, prior_tau)
 
     def _terms(
         self, loss: torch.Tensor, pairs: Compared, prior_tau: F.Prior
     ) -> dict[str, torch.Tensor]:
-        positive = -(pairs.s_pos / pairs.tau_pos).squeeze(-1)
-        omega = self.beta * F.omega(pairs.tau_pos, prior_tau).squeeze(-1).expand_as(positive)
-        rest = loss - positive - omega
-        negative = self._form.negative_terms(self, rest, pairs, prior_tau)
-        return {"positive": positive, "omega_positive": omega, **negative}
+        positive = self.contrast_form.positive_terms(self, pairs, prior_tau)
+        rest = loss
+        for term in positive.values():
+            rest = rest - term
+        return {**positive, **self.contrast_form.negative_terms(self, rest, pairs, prior_tau)}
 
 
 class AMCLLoss(ContrastiveLoss):
@@ -341,6 +369,17 @@ _RENAMED = {
     "temperature": "it always has an AdaptiveTemperature around prior_tau; for another scheme use "
     "ContrastiveLoss(num_heads, temperature)",
 }
+
+
+def _make_form(name: str, given: Mapping[str, Any]) -> Form:
+    """Return a form with its settings; an error if there are some that belong to other forms."""
+    form = FORMS[name]
+    given = {option: value for option, value in given.items() if value is not None}
+    for option, value in given.items():
+        if not form.takes(option):
+            others = " or ".join(repr(other) for other in FORMS if FORMS[other].takes(option))
+            raise ValueError(f"form={name!r} takes no {option}={value}: use form={others}.")
+    return form(**{option: value for option, value in given.items() if option != "top_k"})
 
 
 def _check_names(settings: Mapping[str, object]) -> None:

@@ -160,7 +160,7 @@ class CrossCorrelationLoss(PairLoss):
 
     def _contrast(self, pairs: Compared, prior_tau: F.Prior) -> tuple[torch.Tensor, Compared]:
         loss = F.cross_correlation(
-            *pairs,
+            *pairs[:5],
             lam=self.lam,
             beta=self.beta,
             prior_tau=prior_tau,

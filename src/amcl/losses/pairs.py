@@ -65,6 +65,14 @@ class Compared(NamedTuple):
     s_neg: torch.Tensor  # (C, N, K)
     tau_neg: torch.Tensor  # broadcasts to s_neg
     ignored: torch.Tensor | None  # bool, broadcasts to s_neg: entries that are not negatives
+    value: torch.Tensor | None = None  # broadcasts to s_pos: that of `Pairs`
+
+    @property
+    def anchor_value(self) -> torch.Tensor:
+        """The value that a form computed of each anchor; an error if it computed none."""
+        if self.value is None:
+            raise ValueError("these pairs have no values: return them from Form.anchor_values.")
+        return self.value
 
     def minus(self, level: torch.Tensor) -> "Compared":
         """Subtract a level (C, N, 1) from all similarities."""
@@ -79,12 +87,14 @@ class Pairs:
     positives: Partners  # N of them
     candidates: Partners  # M of them
     ignore: torch.Tensor  # (N, ·): for each anchor, the candidates that are no negatives of it
+    value: torch.Tensor | None = None  # (C or 1, N, 1): computed from all anchors, before blocks
     heads: slice = field(default_factory=lambda: slice(None))  # those of the loss that are here
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """All vectors and keys."""
-        return *self.anchors, *self.positives, *self.candidates
+        """All vectors, keys and values, which gradients flow to."""
+        value = () if self.value is None else (self.value,)
+        return *self.anchors, *self.positives, *self.candidates, *value
 
     @property
     def num_negatives(self) -> int:
@@ -92,12 +102,13 @@ class Pairs:
         return self.candidates.vectors.shape[1] - self.ignore.shape[1]
 
     def with_tensors(self, tensors: Sequence[torch.Tensor]) -> "Pairs":
-        """Return the same pairs with other vectors and keys."""
+        """Return the same pairs with other vectors, keys and values."""
         return replace(
             self,
             anchors=Items(*tensors[:3]),
             positives=Partners(*tensors[3:5]),
-            candidates=Partners(*tensors[5:]),
+            candidates=Partners(*tensors[5:7]),
+            value=tensors[7] if tensors[7:] else None,
         )
 
     def cut(self, heads: slice, rows: slice) -> "Pairs":
@@ -111,6 +122,7 @@ class Pairs:
             Partners(*(select_heads(x)[:, rows] for x in self.positives)),
             Partners(*(select_heads(x) for x in self.candidates)),
             self.ignore[rows],
+            None if self.value is None else select_heads(self.value)[:, rows],
             heads,
         )
 
@@ -250,7 +262,7 @@ class PairLoss(HeadLoss):
             pairing = _pairs_at(chosen)
             ignored = None
         tau_neg = negative.tau(anchors.negative_keys, candidates.keys, pairing)
-        compared = Compared(s_pos, tau_pos, s_neg, tau_neg, ignored)
+        compared = Compared(s_pos, tau_pos, s_neg, tau_neg, ignored, pairs.value)
         level = self._level(compared, prior_tau)
         relative = compared if level is None else compared.minus(level)
         loss, entered = self._contrast(relative, prior_tau)

@@ -2,15 +2,25 @@
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from amcl import functional as F
 from amcl.losses import ContrastiveLoss
-from amcl.losses.forms import FORMS
+from amcl.losses.forms import FORMS, OPTIONS
 from amcl.methods.heads import HeadSettings
 from amcl.settings import Rule
 
 S = TypeVar("S", bound="ContrastiveSettings")
+
+
+def _option(name: str, belongs: str) -> Rule:
+    """Return the rule of a setting that some forms of the loss have."""
+    return Rule(
+        fields=(name,),
+        depends=("form",),
+        used=lambda values: FORMS[values["form"]].takes(name),
+        belongs=belongs,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,22 +29,36 @@ class ContrastiveSettings(HeadSettings):
 
     has_negatives: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule, ...]] = (
+        _option("top_k", "losses over the hardest negatives (--form top_k or top_k_softmax)"),
+        _option("hard_beta", "hard negatives (--form hard)"),
+        _option("debias", "hard negatives (--form hard)"),
+        _option("dclw_sigma", "the weighted decoupled loss (--form dclw)"),
+        _option("sigmoid_bias", "the sigmoid loss (--form sigmoid)"),
         Rule(
-            fields=("top_k",),
+            fields=("positive_in_denominator",),
             depends=("form",),
-            used=lambda values: FORMS[values["form"]].takes_top_k,
-            belongs="losses over the hardest negatives (--form top_k or top_k_softmax)",
+            used=lambda values: FORMS[values["form"]].positive_in_denominator is None,
+            belongs="forms with a denominator that may have it (--form softmax or hard)",
         ),
     )
     views_of_negatives: ClassVar[int] = 2
     """Views of each other image of the batch that are negatives."""
 
     form: str = field(default="softmax", metadata={"choices": FORMS.names})
-    """Over which negatives, and how, the loss runs: softmax, top_k, top_k_softmax, max."""
+    """Over which negatives, and how, the loss runs: softmax, top_k, top_k_softmax, max; dcl, dclw,
+    hard, sigmoid are losses of other papers."""
     top_k: int | None = None
     """κ, the negatives kept by top_k and top_k_softmax."""
     positive_in_denominator: bool = True
     """True is InfoNCE, False NT-Xent as the paper prints it."""
+    hard_beta: float | None = None
+    """form hard: concentration on similar negatives; by default 1, 0 switches it off."""
+    debias: float | None = None
+    """form hard: share of negatives of the anchor's class; by default 0.1, 0 switches it off."""
+    dclw_sigma: float | None = None
+    """form dclw: width σ of the weights of positive pairs; by default 0.5."""
+    sigmoid_bias: float | None = None
+    """form sigmoid: first value of the learned bias; by default -10."""
     similarity: F.Similarity = "plain"
     """plain: as the paper has it; relative: measured from that of the anchor's hard negatives, so
     that adaptive temperatures cannot make up for pictures that look alike in groups."""
@@ -44,7 +68,8 @@ class ContrastiveSettings(HeadSettings):
     """Ω of negatives stands inside the softmax, with each pair, or outside (the paper's Eq. 3)."""
 
     def published(self: S) -> S:
-        return replace(super().published(), form="softmax", top_k=None)
+        options: dict[str, Any] = dict.fromkeys(OPTIONS)
+        return replace(super().published(), form="softmax", **options)
 
     def num_negatives(self, batch_size: int) -> int:
         return self.views_of_negatives * (batch_size - 1)
@@ -72,11 +97,12 @@ class ContrastiveSettings(HeadSettings):
         Returns:
             The loss, with its temperature scheme.
         """
+        is_open = FORMS[self.form].positive_in_denominator is None
         return ContrastiveLoss(
             **self.loss_settings(),
             form=self.form,
-            top_k=self.top_k,
-            positive_in_denominator=self.positive_in_denominator,
+            **{option: getattr(self, option) for option in OPTIONS},
+            positive_in_denominator=self.positive_in_denominator if is_open else None,
             negatives=negatives,
             similarity=self.similarity,
             omega_set=self.omega_set,

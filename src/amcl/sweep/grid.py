@@ -17,6 +17,7 @@ from amcl.config.fields import (
     value_from,
     with_values,
 )
+from amcl.losses.forms import OPTIONS
 
 # Axes that choose the settings a run starts from, and so the defaults of its other fields.
 BASES = ("recipe", "config", "method", "data", "init")
@@ -146,7 +147,7 @@ def unnamed_differences(first: Point, second: Point) -> list[str]:
     if named & {"eta", "iota"}:
         named |= {"tau_lower", "tau_upper"}
     if "form" in named:
-        named.add("top_k")
+        named.update(OPTIONS)
     if named & {"batch_size", "queue"}:
         named.add("fit")
     return [name for name in differing(first.config, second.config) if name not in named]

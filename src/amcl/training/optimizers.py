@@ -51,7 +51,8 @@ def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[s
     """Return parameters by how they are treated: weights or norms and biases, and by their rates.
 
     Weights of several heads are one tensor (C, out, in), marked so that LARS treats each head as
-    the layer it is.
+    the layer it is. Numbers that are learned by themselves, such as a bias of the loss, never
+    decay: 0 is not where they belong.
     """
     scales = method.lr_scales()
     constant = {id(p) for part in method.constant_lr_modules() for p in part.parameters()}
@@ -62,24 +63,25 @@ def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[s
         for p in part.parameters()
         if p.ndim == 3
     }
-    groups: dict[tuple[bool, bool, bool, float], list[nn.Parameter]] = {}
+    groups: dict[tuple[bool, bool, bool, bool, float], list[nn.Parameter]] = {}
     for parameter in method.parameters():
         if parameter.requires_grad:
             of_head = id(parameter) in of_heads
             scale = scales.get(parameter, 1.0)
-            kind = (parameter.ndim > 1, id(parameter) in constant, of_head, scale)
+            is_weight = parameter.ndim > 1
+            decays = is_weight or (settings.decay_norm_and_bias and parameter.ndim > 0)
+            kind = (is_weight, decays, id(parameter) in constant, of_head, scale)
             groups.setdefault(kind, []).append(parameter)
-    decay = settings.weight_decay
     return [
         {
             "params": parameters,
-            "weight_decay": decay if is_weight or settings.decay_norm_and_bias else 0.0,
+            "weight_decay": settings.weight_decay if decays else 0.0,
             "lr_scale": scale * (1.0 if is_weight else settings.bias_lr_scale),
             "constant_lr": is_constant,
             "is_weight": is_weight,
             "per_head": per_head,
         }
-        for (is_weight, is_constant, per_head, scale), parameters in groups.items()
+        for (is_weight, decays, is_constant, per_head, scale), parameters in groups.items()
     ]
 
 

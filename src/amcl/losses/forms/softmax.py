@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from amcl import functional as F
-from amcl.losses.forms.base import Form, omega_of_negatives, register_form
+from amcl.losses.forms.base import Form, negative_and_omega, register_form
 from amcl.losses.pairs import Compared
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ class SoftmaxForm(Form):
         self, loss: "ContrastiveLoss", pairs: Compared, prior_tau: F.Prior
     ) -> tuple[torch.Tensor, Compared]:
         value = F.softmax_contrast(
-            *pairs,
+            *pairs[:5],
             positive_in_denominator=loss.positive_in_denominator,
             beta=loss.beta,
             prior_tau=prior_tau,
@@ -34,10 +34,7 @@ class SoftmaxForm(Form):
     def negative_terms(
         self, loss: "ContrastiveLoss", rest: torch.Tensor, pairs: Compared, prior_tau: F.Prior
     ) -> dict[str, torch.Tensor]:
-        if loss.omega_place == "inside":  # then Ω⁻ is inside the logarithm
-            return {"negative": rest}
-        omega = -loss.beta * omega_of_negatives(loss, pairs, prior_tau)
-        return {"negative": rest - omega, "omega_negative": omega}
+        return negative_and_omega(loss, rest, pairs, prior_tau)
 
 
 @register_form
