@@ -6,8 +6,14 @@ from torch import nn
 import amcl
 from amcl.temperature import (
     AdaptiveTemperature,
+    AlignmentTemperature,
+    ArtanhTemperature,
     FirstHeadTemperature,
+    IndividualTemperature,
     LearnableTemperature,
+    OneSidedTemperature,
+    PositiveScaleTemperature,
+    SimilarityTemperature,
     SplitTemperature,
     UncertaintyTemperature,
 )
@@ -45,6 +51,19 @@ CASES = {
     "in-batch, φ that only reads": _contrastive(
         lambda: AdaptiveTemperature(DIM, phi_gradient=False)
     ),
+    "in-batch, MACL": _contrastive(lambda: AlignmentTemperature(0.2)),
+    "in-batch, positive scale": _contrastive(lambda: PositiveScaleTemperature(0.3)),
+    "in-batch, DySTreSS": _contrastive(SimilarityTemperature),
+    "in-batch, artanh": _contrastive(ArtanhTemperature),
+    "in-batch, one-sided φ": _contrastive(lambda: OneSidedTemperature(DIM)),
+    "in-batch, iSogCLR": _contrastive(lambda: IndividualTemperature(gamma=0.6)),
+    "in-batch, a prior for each head": lambda: amcl.AMCLLoss(HEADS, DIM, prior_tau=(0.1, 0.3)),
+    "in-batch, heads that differ": _contrastive(head_diversity=0.7),
+    "negative cosine, heads that differ": lambda: amcl.NegativeCosineLoss(
+        HEADS, AdaptiveTemperature(DIM), beta=0.3, head_diversity=0.7
+    ),
+    "cross-correlation, heads that differ": _correlation(head_diversity=0.7),
+    "cross-correlation, MACL": _correlation(lambda: AlignmentTemperature(reweight=False)),
     "other view": _contrastive(negatives="other_view"),
     "in-batch DCL": _contrastive(form="dcl"),
     "in-batch DCLW": _contrastive(form="dclw"),
@@ -87,16 +106,19 @@ class Model(nn.Module):
 
 
 def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
-    """Loss and named gradients of one process's share of the same batch and model."""
+    """Loss, named gradients and buffers of one process's share of the same batch and model."""
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     try:
         model = Model(case)
         x0, x1 = torch.randn(2, IMAGES, INPUT)
         share = slice(rank * IMAGES // world_size, (rank + 1) * IMAGES // world_size)
+        model.loss.temperature.set_num_images(IMAGES)
+        model.loss.set_images(torch.arange(IMAGES)[share])
         wrapped = wrap(model)  # DDP averages in the backward pass, so it must live until then
         value = wrapped(x0[share], x1[share])
         value.backward()
     finally:
         torch.set_default_dtype(torch.float32)
-    return value.detach(), {name: p.grad for name, p in model.named_parameters()}
+    gradients = {name: p.grad for name, p in model.named_parameters()}
+    return value.detach(), gradients | dict(model.named_buffers())
