@@ -23,7 +23,7 @@ from amcl.functional.masked import (
 )
 from amcl.functional.negative_cosine import negative_cosine
 from amcl.functional.pair import pair_logit, pair_logsumexp
-from amcl.functional.similarity import all_pairs, mean_cosine, paired, unit
+from amcl.functional.similarity import all_pairs, mean_cosine, nearest, paired, unit
 from amcl.functional.temperature import (
     cosine_schedule_tau,
     literal_prior_tau,
@@ -47,6 +47,7 @@ __all__ = [
     "mean_contrast",
     "mean_cosine",
     "most_similar",
+    "nearest",
     "negative_cosine",
     "negative_level",
     "noise_prediction",
