@@ -245,7 +245,7 @@ def test_settings_are_checked(cls, options, message):
 
 def test_the_queue_must_hold_the_keys_of_a_step():
     text = '[method]\nname = "moco"\nqueue = {}\n[run]\nbatch_size = 64\n'
-    with pytest.raises(ValueError, match=r"recipe: .*128 keys, more than the queue of 127"):
+    with pytest.raises(ValueError, match=r"recipe: .*128 projections, more than the queue of 127"):
         Config.from_toml(text.format(127), "recipe")
     assert Config.from_toml(text.format(128)).method.queue == 128
     one_way = text.format(64).replace("[run]", "symmetric = false\n[run]")
