@@ -22,7 +22,7 @@ def outputs(method, x):
 
 
 def test_the_loss_is_that_of_the_paper_less_its_constant():
-    method, x = make("byol"), views()
+    method, x = make("byol", predictor=16), views()
     part_encoders(method)
     expected = literal.byol(*(z[0].tolist() for z in outputs(method, x)))
     assert method(x).item() == pytest.approx(expected - 4.0, rel=1e-10, abs=1e-10)
@@ -51,7 +51,7 @@ def test_the_gradient_is_that_of_the_paper(heads):
 
 @pytest.mark.parametrize("scheme", ["constant", "learnable", "adaptive", "first head", "TS"])
 def test_with_temperatures_it_is_four_times_the_negative_cosine(scheme):
-    method, x = make("byol", heads=3), views()
+    method, x = make("byol", heads=3, predictor=16), views()
     part_encoders(method)
     method.loss.temperature = SCHEMES[scheme].make(5).double()
     method.loss.beta = 0.3
