@@ -170,7 +170,7 @@ def test_whole_numbers_serve_as_floats_and_lists_as_tuples():
         ("[method]\nquue = 3", r"\[method\] has 'quue', which is unknown"),
         ('[method]\nname = "moco"\nquue = 3', "did you mean 'queue'"),
         ('[method]\nname = "simsam"', "name = 'simsam', which is unknown: did you mean 'simsiam'"),
-        ("[method]\nname = 3", "name = 3, which is unknown: Accepted are barlow, can"),
+        ("[method]\nname = 3", "name = 3, which is unknown: Accepted are barlow, byol, can"),
         ("method = 3", r"method must be a section \[method\], got 3"),
         ("[[run]]\nepochs = 3", r"run must be a section \[run\]"),
         ("[run]\nepochs = 3.5", r"\[run\] epochs must be int, got 3.5"),
