@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 import amcl
+from amcl.modules import Queue
 from amcl.temperature import (
     AdaptiveTemperature,
     AlignmentTemperature,
@@ -79,6 +80,10 @@ CASES = {
     "queue hard": _contrastive(form="hard"),
     "queue sigmoid": _contrastive(form="sigmoid", sigmoid_bias=-2.0),
     "queue top-κ": _contrastive(form="top_k", top_k=4),
+    "neighbors": _contrastive(negatives="other_view"),
+    "negative cosine, a target for each head": lambda: amcl.NegativeCosineLoss(
+        HEADS, AdaptiveTemperature(DIM, phi_gradient=False), beta=0.3
+    ),
     "negative cosine": lambda: amcl.NegativeCosineLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
     "cross-correlation": _correlation(),
     "cross-correlation, TaU": _correlation(UncertaintyTemperature),
@@ -97,9 +102,15 @@ class Model(nn.Module):
         width = DIM + self.loss.temperature.extra_outputs
         self.heads = amcl.ProjectionHeads(INPUT, 7, width, num_heads=HEADS)
         self.queue = torch.randn(HEADS, 10, width) if case.startswith("queue") else None
+        self.support = Queue(HEADS, 10, width) if case == "neighbors" else None
+        self.target_for_each_head = case.endswith("a target for each head")
 
     def forward(self, x0: torch.Tensor, x1: torch.Tensor) -> torch.Tensor:
         z0, z1 = self.heads(x0), self.heads(x1)
+        if self.support is not None:
+            return self.loss(self.support.nearest(z0), z1)
+        if self.target_for_each_head:
+            return self.loss(z0, z1, z0.roll(1, dims=-1), z1.roll(1, dims=-1))
         if isinstance(self.loss, amcl.NegativeCosineLoss):
             return self.loss(z0, z1, x0[:, :DIM], x1[:, :DIM])
         return self.loss(z0, z1) if self.queue is None else self.loss(z0, z1, self.queue)

@@ -31,7 +31,7 @@ def small_config(recipe: str, **options: Any) -> Config:
 def small_run(method: str = "simclr", amcl: bool = True, **options: Any) -> Config:
     """Two epochs of four steps on a built-in set of 160 images (`few_images`)."""
     steps = {"epochs": 2, "batch_size": 40, "probe_every": 1, "log_every": 1}
-    queue = {"queue": 120} if method == "moco" else {}
+    queue = {"queue": 120} if method in ("moco", "nnclr") else {}
     return small_config(f"builtin-{method}{'-amcl' * amcl}", **steps | queue | options)
 
 

@@ -50,6 +50,8 @@ SMALL = {
     "can": (Patched, {"projector": (8, 5), **DECODER}),
     "mocov3": (Patched, {"projector": (8, 5), "predictor": 4}),
     "lgp": (Patched, {"projector": (8, 5), "predictor": 4}),
+    "byol": (Flat, {"projector": (8, 5), "predictor": 4}),
+    "nnclr": (Flat, {"projector": (8, 5), "predictor": 4, "queue": 16}),
 }
 
 

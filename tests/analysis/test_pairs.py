@@ -34,9 +34,14 @@ SMALL = {
     "can": (VIT, {**HEADS, **DECODER}),
     "mocov3": (VIT, {**HEADS, "predictor": 16}),
     "lgp": (VIT, {**HEADS, "predictor": 16}),
+    "byol": (RESNET, {**HEADS, "predictor": 16}),
+    "nnclr": (RESNET, {**HEADS, "predictor": 16, "queue": 16}),
 }
 SCHEMES = TEMPERATURES.names()
-REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
+REFUSED = {
+    *((method, "uncertainty") for method in ("simsiam", "byol", "nnclr")),
+    *((method, "adaptive-negative") for method in ("simsiam", "byol")),
+}
 WITH_HEADS = [name for name in METHODS if name != "mae"]
 CASES = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
 LIMITS = {"tau": 0.7, "tau_lower": 0.3, "tau_upper": 1.2, "tau_period": 10.0}
@@ -122,7 +127,7 @@ def tau_by_hand(method, scheme, batch0, batch1):
 
 
 def method_has_no_negatives(method):
-    return type(method).__name__ == "SimSiam"
+    return type(method).__name__ in ("SimSiam", "BYOL")
 
 
 def items(z, extra):

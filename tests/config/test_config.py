@@ -182,7 +182,7 @@ def test_whole_numbers_serve_as_floats_and_lists_as_tuples():
         ("[method]\nquue = 3", r"\[method\] has 'quue', which is unknown"),
         ('[method]\nname = "moco"\nquue = 3', "did you mean 'queue'"),
         ('[method]\nname = "simsam"', "name = 'simsam', which is unknown: did you mean 'simsiam'"),
-        ("[method]\nname = 3", "name = 3, which is unknown: Accepted are barlow, can"),
+        ("[method]\nname = 3", "name = 3, which is unknown: Accepted are barlow, byol, can"),
         ("method = 3", r"method must be a section \[method\], got 3"),
         ("[[run]]\nepochs = 3", r"run must be a section \[run\]"),
         ("[run]\nepochs = 3.5", r"\[run\] epochs must be int, got 3.5"),
@@ -257,7 +257,7 @@ def test_settings_are_checked(cls, options, message):
 
 def test_the_queue_must_hold_the_keys_of_a_step():
     text = '[method]\nname = "moco"\nqueue = {}\n[run]\nbatch_size = 64\n'
-    with pytest.raises(ValueError, match=r"recipe: .*128 keys, more than the queue of 127"):
+    with pytest.raises(ValueError, match=r"recipe: .*128 projections, more than the queue of 127"):
         Config.from_toml(text.format(127), "recipe")
     assert Config.from_toml(text.format(128)).method.queue == 128
     one_way = text.format(64).replace("[run]", "symmetric = false\n[run]")

@@ -86,6 +86,8 @@ def test_every_method_takes_the_literal_prior(name):
         ("moco", 0.05, 0.15, 2.0, True),
         ("simsiam", 0.5, 1.5, 2.0, False),
         ("barlow", 0.5, 1.5, 1.0, True),
+        ("byol", 0.5, 1.5, 2.0, False),
+        ("nnclr", 0.05, 0.15, 2.0, True),
     ],
 )
 def test_methods_have_defaults_of_their_own(name, lower, upper, scale, gradient):
@@ -100,6 +102,13 @@ def test_methods_have_defaults_of_their_own(name, lower, upper, scale, gradient)
         ("simsiam", {"temperature": "uncertainty"}, "pairs of SimSiam do not start there: choose"),
         ("simsiam", {"temperature": "adaptive-negative"}, "SimSiam has none: choose"),
         ("simsiam", {"predictor": 0}, "predictor must be a whole number"),
+        ("byol", {"temperature": "uncertainty"}, "pairs of BYOL do not start there: choose"),
+        ("byol", {"temperature": "adaptive-negative"}, "BYOL has none: choose"),
+        ("byol", {"predictor": 0}, "predictor must be a whole number"),
+        ("byol", {"momentum": 1.5}, r"momentum must lie in \[0, 1\], got 1.5"),
+        ("nnclr", {"temperature": "uncertainty"}, "pairs of NNCLR do not start there: choose"),
+        ("nnclr", {"predictor": 0}, "predictor must be a whole number"),
+        ("nnclr", {"queue": 0}, "queue must be a whole number, at least 1, got 0"),
         ("simclr", {"temperature": "adaptve"}, "no temperature 'adaptve': did you mean 'adaptive'"),
         ("simclr", {"projector": ()}, r"\bprojector\b.*\(512, 128\)"),
         ("simclr", {"projector": (512, 0)}, "projector must be a whole number, at least 1"),

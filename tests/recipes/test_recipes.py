@@ -12,7 +12,7 @@ from amcl.backbones import Backbone
 from amcl.methods import METHODS, make_method
 from factories import change
 
-RESNETS = ("simclr", "moco", "simsiam", "barlow")
+RESNETS = ("simclr", "moco", "simsiam", "barlow", "byol", "nnclr")
 VITS = ("mae", "can", "mocov3", "lgp")
 SETS = ("builtin", "folder", "cifar10", "cifar100", "stl10", "tinyimagenet", "imagenet")
 
@@ -59,7 +59,15 @@ def test_a_recipe_is_of_its_method_and_set(data, method):
 
 
 @pytest.mark.parametrize(
-    ("method", "lr"), [("simclr", 0.06), ("moco", 0.08), ("simsiam", 0.05), ("barlow", 0.11)]
+    ("method", "lr"),
+    [
+        ("simclr", 0.06),
+        ("moco", 0.08),
+        ("simsiam", 0.05),
+        ("barlow", 0.11),
+        ("byol", 0.06),
+        ("nnclr", 0.06),
+    ],
 )
 def test_cifar10(method, lr):
     config = recipes.recipe(f"cifar10-{method}")
@@ -108,6 +116,15 @@ def test_cifar10_heads_and_losses():
         *("method.temperature.tau", "method.projector", "method.lam", "method.projector_norm"),
         "method.projector_last_norm",
     ) == (1.0, (2048, 2048, 2048), 5e-3, True, "affine")
+    assert figures(
+        "cifar10-byol",
+        *("method.temperature.tau", "method.projector", "method.predictor"),
+        *("method.momentum", "method.momentum_end"),
+    ) == (1.0, (4096, 256), 4096, 0.99, 1.0)
+    assert figures(
+        "cifar10-nnclr",
+        *("method.temperature.tau", "method.projector", "method.predictor", "method.queue"),
+    ) == (0.2, (2048, 2048, 256), 4096, 65536)
 
 
 def test_cifar100_is_cifar10_for_longer():
@@ -181,6 +198,35 @@ def test_imagenet_barlow():
     assert peak * config.optimizer.bias_lr_scale == pytest.approx(0.0048 * 8)
     assert (config.views.blur_p, config.views.solarize_p) == ((1.0, 0.1), (0.0, 0.2))
     assert "s" in config.views.operations
+
+
+LARS = ("optimizer.name", "optimizer.weight_decay", "optimizer.decay_norm_and_bias")
+
+
+def test_imagenet_byol():
+    name = "imagenet-byol"
+    assert figures(name, *LARS) == ("lars", 1.5e-6, False)
+    assert figures(name, *RUN) == (10, "cosine", 4096, 1000)
+    assert peak(name) == pytest.approx(0.2 * 4096 / 256)
+    assert figures(
+        name,
+        *("method.projector", "method.projector_norm", "method.projector_last_norm"),
+        *("method.projector_bias", "method.predictor", "method.momentum", "method.momentum_end"),
+    ) == ((4096, 256), True, "none", False, 4096, 0.996, 1.0)
+    assert figures(name, "views.blur_p", "views.solarize_p") == ((1.0, 0.1), (0.0, 0.2))
+    assert figures(name, "views.jitter", "hardware.sync_norm") == ((0.4, 0.4, 0.2, 0.1), True)
+
+
+def test_imagenet_nnclr():
+    name = "imagenet-nnclr"
+    assert figures(name, *LARS) == ("lars", 1e-6, False)
+    assert figures(name, *RUN) == (10, "cosine", 4096, 1000)
+    assert peak(name) == pytest.approx(0.3 * 4096 / 256)
+    assert figures(
+        name,
+        *("method.temperature.tau", "method.projector", "method.projector_norm"),
+        *("method.projector_last_norm", "method.predictor", "method.queue", "hardware.sync_norm"),
+    ) == (0.1, (2048, 2048, 256), True, "affine", 4096, 98304, True)
 
 
 @pytest.mark.parametrize("method", RESNETS)

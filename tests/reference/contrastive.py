@@ -2,7 +2,7 @@
 
 import math
 
-from reference.temperature import omega, sim
+from reference.temperature import Item, omega, sim
 
 
 def anchor_loss(
@@ -183,3 +183,31 @@ def queue(num_heads, view0, view1, negatives, tau, head_reduction, **options):
             own = of_each_image(c, view0, view1, options)[i]
             total += anchor_loss(c, view0[i], view1[i], negatives, tau, **own)
     return total / len(view0) / (num_heads if head_reduction == "mean" else 1)
+
+
+def nearest(vector, candidates):
+    """The candidate with the greatest cosine, the first of equal ones."""
+    best = candidates[0]
+    for candidate in candidates[1:]:
+        if sim(vector, candidate) > sim(vector, best):
+            best = candidate
+    return best
+
+
+def neighbors(num_heads, projections, queue):
+    """NN(z, Q) of NNCLR for a list of items, in each head by its own queue."""
+    batch = []
+    for item in projections:
+        z = []
+        for c in range(num_heads):
+            z.append(nearest(item.z[c], [past.z[c] for past in queue]))
+        batch.append(Item(z, None, batch))
+    return batch
+
+
+def nnclr(num_heads, z0, z1, p0, p1, queue, tau, head_reduction, **options):
+    """NNCLR: the neighbor of each projection finds the other view's prediction in the batch."""
+    near0, near1 = neighbors(num_heads, z0, queue), neighbors(num_heads, z1, queue)
+    forth = other_view(num_heads, near0, p1, tau, head_reduction, **options)
+    back = other_view(num_heads, near1, p0, tau, head_reduction, **options)
+    return 0.5 * forth + 0.5 * back

@@ -16,3 +16,15 @@ def symmetric_negative_cosine(
             total -= 0.5 / tau_back * sim(z1[i].z[c], h0[i].z[c])
             total += beta * omega(tau_forth, prior_tau) + beta * omega(tau_back, prior_tau)
     return total / len(z0) / (num_heads if head_reduction == "mean" else 1)
+
+
+def byol(q0, q1, target0, target1):
+    """BYOL as published: the squared distance of unit vectors, both directions, one head."""
+    total = 0.0
+    for predictions, targets in ((q0, target1), (q1, target0)):
+        for q, target in zip(predictions, targets, strict=True):
+            length_q = sum(x * x for x in q) ** 0.5
+            length_target = sum(x * x for x in target) ** 0.5
+            for x, y in zip(q, target, strict=True):
+                total += (x / length_q - y / length_target) ** 2
+    return total / len(q0)

@@ -14,7 +14,7 @@ from amcl.search.space import Choice, Range, paper_space, space_from, suggest
 from factories import change
 
 AMCL = [name for name in names() if name.endswith("-amcl")]
-CONTRASTIVE = ("simclr", "moco", "can", "mocov3", "lgp")
+CONTRASTIVE = ("simclr", "moco", "can", "mocov3", "lgp", "nnclr")
 FORMS = Choice(("softmax", "top_k", "top_k_softmax"))
 SIMCLR = recipe("cifar10-simclr-amcl")
 
@@ -67,6 +67,7 @@ def test_the_papers_figures(name):
         ("cifar10-moco-amcl", {"batch_size": 64}, {"queue": 0}, 63),
         ("cifar10-moco-amcl", {"batch_size": 64, "accumulate": 4}, {"queue": 0}, 15),
         ("cifar10-mocov3-amcl", {"batch_size": 64}, {}, 63),
+        ("cifar10-nnclr-amcl", {"batch_size": 64}, {"queue": 200}, 63),
         ("cifar10-mocov3-amcl", {"batch_size": 64, "accumulate": 4}, {}, 15),
         ("cifar10-lgp-amcl", {"batch_size": 64}, {}, 63),
     ],
@@ -278,7 +279,7 @@ def test_ends_are_tried_where_they_have_an_effect():
 
 def test_ends_are_accepted_that_go_with_those_of_others():
     moco = recipe("cifar10-moco-amcl")  # a step of 512 images brings 1024 keys
-    with pytest.raises(ValueError, match="a step brings 1024 keys"):
+    with pytest.raises(ValueError, match="a step brings 1024 projections"):
         space_from(moco, ["queue=128:1024"])
     assert space_from(moco, ["queue=128:1024", "batch_size=16:64"])
     with pytest.raises(ValueError, match=r"^tau_lower=1\.0:3\.0: .*lower=1\.0, upper=0\.75"):

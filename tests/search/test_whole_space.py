@@ -32,10 +32,20 @@ from amcl.training.trainer import Trainer
 from amcl.views import ViewSettings
 
 # Points of each method: fewer where a step takes long and the loss is another's.
-POINTS = {"simclr": 46, "moco": 26, "simsiam": 40, "barlow": 40, "can": 14, "mocov3": 24, "lgp": 10}
+POINTS = {
+    "simclr": 46,
+    "moco": 26,
+    "simsiam": 40,
+    "barlow": 40,
+    "can": 14,
+    "mocov3": 24,
+    "lgp": 10,
+    "byol": 14,
+    "nnclr": 14,
+}
 METHODS = tuple(POINTS)
 SIZE, STEPS = 16, 3
-CONTRASTIVE = ("simclr", "moco", "can", "mocov3", "lgp")
+CONTRASTIVE = ("simclr", "moco", "can", "mocov3", "lgp", "nnclr")
 FORMS = (("softmax", 0), ("top_k", 0), ("top_k", 1), ("top_k_softmax", 0), ("top_k_softmax", 1))
 
 

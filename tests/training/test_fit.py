@@ -58,7 +58,7 @@ def test_only_what_is_named_is_fitted():
     both = replace(config, run=replace(config.run, fit=("batch_size", "queue")))
     changed, notes = fitted(both, 40)
     assert (changed.run.batch_size, changed.method.queue) == (40, 80)
-    assert "the queue holds 80 keys instead of 4096" in notes[1]
+    assert "the queue holds 80 projections instead of 4096" in notes[1]
     assert fitted(both, 10**5) == (config, [])
 
 
@@ -71,6 +71,14 @@ def test_negatives_are_as_many_as_are_asked_for():
     moco = with_values(recipes.default("FOLDER", "moco"), {"form": "top_k", "top_k": 300})
     moco = replace(moco, run=replace(moco.run, fit=("batch_size", "queue")))
     assert fitted(moco, 40)[0].method.queue == 300
+
+
+def test_nnclr_keeps_the_projections_of_one_view_and_takes_negatives_from_the_batch():
+    config = with_values(recipes.default("FOLDER", "nnclr"), {"form": "top_k", "top_k": 30})
+    config = replace(config, run=replace(config.run, fit=("batch_size", "queue")))
+    changed, notes = fitted(config, 40)
+    assert (changed.run.batch_size, changed.method.queue, changed.negatives) == (40, 40, 39)
+    assert "the queue holds 40 projections instead of 16384" in notes[1]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +111,7 @@ def test_values_of_a_grid_are_not_fitted():
     assert with_values(config, {"batch_size": 64, "queue": 512}).run.fit is None
 
 
-@pytest.mark.parametrize("method", ["simclr", "moco"])
+@pytest.mark.parametrize("method", ["simclr", "moco", "nnclr"])
 def test_a_folder_of_few_images_trains_by_default(tmp_path, capsys, method):
     """The first command of README, on 34 images."""
     folder = picture_folder(tmp_path / "pictures", count=34, size=16)

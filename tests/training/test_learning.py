@@ -51,7 +51,7 @@ def untrained(recipe: str) -> float:
 
 def cases():
     """SimCLR + AMCL in every run of the tests, the others in `make test-all`."""
-    for method in ("simclr", "moco", "simsiam", "barlow"):
+    for method in ("simclr", "moco", "simsiam", "barlow", "byol", "nnclr"):
         for suffix in ("", "-amcl"):
             slow = not suffix or method != "simclr"
             marks = [pytest.mark.slow] if slow else []

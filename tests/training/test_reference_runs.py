@@ -51,7 +51,7 @@ def small_config(method: str, amcl: bool) -> Config:
         changed |= {"decoder_dim": 16, "decoder_depth": 1, "decoder_heads": 2}
     if hasattr(config.method, "predictor"):
         changed["predictor"] = 32
-    if method == "moco":
+    if method in ("moco", "nnclr"):
         changed["queue"] = 96
     if method == "lgp":
         changed |= {"mae_epochs": 1, "pull": 1e-4}

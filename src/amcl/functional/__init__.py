@@ -27,7 +27,7 @@ from amcl.functional.masked import (
 from amcl.functional.negative_cosine import negative_cosine
 from amcl.functional.pair import pair_logit, pair_logsumexp
 from amcl.functional.sigmoid import sigmoid_contrast
-from amcl.functional.similarity import all_pairs, mean_cosine, paired, unit
+from amcl.functional.similarity import all_pairs, mean_cosine, nearest, paired, unit
 from amcl.functional.temperature import (
     Prior,
     alignment_tau,
@@ -62,6 +62,7 @@ __all__ = [
     "mean_cosine",
     "mises_fisher_weights",
     "most_similar",
+    "nearest",
     "negative_cosine",
     "negative_level",
     "noise_prediction",

@@ -79,3 +79,26 @@ def all_pairs(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         torch.Size([3, 8, 16])
     """
     return a @ b.mT
+
+
+def nearest(z: torch.Tensor, candidates: torch.Tensor, max_pairs: int = 2**25) -> torch.Tensor:
+    """Return which candidate of the same head has the greatest cosine with each vector.
+
+    Args:
+        z: Vectors (C, N, D).
+        candidates: Candidates (C, M, D), of any length.
+        max_pairs: Greatest number of cosines in memory at a time; one row of each head at least.
+
+    Returns:
+        Indices (C, N) of candidates, the first of equal ones.
+
+    Example:
+        >>> z = torch.tensor([[[1.0, 0.0], [1.0, 2.0]]])
+        >>> nearest(z, torch.tensor([[[5.0, 5.0], [0.5, 0.0]]]))
+        tensor([[1, 0]])
+    """
+    lengths: torch.Tensor = torch.linalg.vector_norm(candidates, dim=-1).unsqueeze(1)
+    lengths = lengths.masked_fill(lengths < 1e-12, torch.inf)
+    rows = max(1, max_pairs // (candidates.shape[0] * candidates.shape[1]))
+    blocks = [(all_pairs(part, candidates) / lengths).argmax(-1) for part in z.split(rows, dim=1)]
+    return torch.cat(blocks, dim=1)

@@ -5,21 +5,26 @@ A method is one file of this package, or of another one that registers it with `
 
 from amcl.methods.barlow_twins import BarlowTwins, BarlowTwinsSettings
 from amcl.methods.base import Drawn, Method, MethodSettings, pair
+from amcl.methods.byol import BYOL, BYOLSettings
 from amcl.methods.can import CAN, CANSettings
 from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.methods.lgp import LGP, LGPSettings
 from amcl.methods.mae import MAE, MAESettings
 from amcl.methods.moco import MoCo, MoCoSettings
 from amcl.methods.moco_v3 import MoCoV3, MoCoV3Settings
+from amcl.methods.nnclr import NNCLR, NNCLRSettings
 from amcl.methods.registry import METHODS, make_method, register_method
 from amcl.methods.simclr import SimCLR, SimCLRSettings
 from amcl.methods.simsiam import SimSiam, SimSiamSettings
 
 __all__ = [
+    "BYOL",
     "CAN",
     "LGP",
     "MAE",
     "METHODS",
+    "NNCLR",
+    "BYOLSettings",
     "BarlowTwins",
     "BarlowTwinsSettings",
     "CANSettings",
@@ -34,6 +39,7 @@ __all__ = [
     "MoCoSettings",
     "MoCoV3",
     "MoCoV3Settings",
+    "NNCLRSettings",
     "SimCLR",
     "SimCLRSettings",
     "SimSiam",

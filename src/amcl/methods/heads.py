@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
@@ -18,6 +19,10 @@ from amcl.temperature.settings import switch
 
 AMCL_HEADS = 3
 """Heads of the AMCL form of a method that has one head."""
+WITHOUT_NEGATIVES = MappingProxyType(
+    {"tau": 1.0, "beta": 3.0, "phi_gradient": False, "macl_reweight": False}
+)
+"""Settings of temperatures that methods with positive pairs alone prefer to the defaults."""
 S = TypeVar("S", bound="HeadSettings")
 
 RULES = (

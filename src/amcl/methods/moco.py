@@ -1,7 +1,7 @@
 """MoCo: keys from a slowly moving encoder, negatives from a queue of past keys."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -9,13 +9,15 @@ import torch
 from amcl.backbones import Backbone
 from amcl.distributed import shuffle
 from amcl.methods.base import pair
+from amcl.methods.contrastive import ContrastiveSettings
 from amcl.methods.momentum import MomentumMethod, MomentumSettings
+from amcl.methods.queue import QueueSettings
 from amcl.methods.registry import register_method
 from amcl.modules import Queue
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoCoSettings(MomentumSettings):
+class MoCoSettings(QueueSettings, MomentumSettings, ContrastiveSettings):
     """Settings of MoCo.
 
     Example:
@@ -25,7 +27,7 @@ class MoCoSettings(MomentumSettings):
 
     name: ClassVar[str] = "moco"
     title: ClassVar[str] = "MoCo"
-    fitted: ClassVar[tuple[str, ...]] = ("queue",)
+    views_of_negatives: ClassVar[int] = 1
 
     queue: int = 4096
     """K, past keys kept a head; 0 takes the other keys of the batch for negatives, as MoCo v3."""
@@ -45,30 +47,11 @@ class MoCoSettings(MomentumSettings):
     def min_batch_size(self) -> int:
         return 1 if self.queue else super().min_batch_size()
 
-    def keys_per_step(self, batch_size: int) -> int:
-        """Return the number of keys that a batch brings."""
+    def queued_per_step(self, batch_size: int) -> int:
         return batch_size * (2 if self.symmetric else 1)
 
-    def check_batch(self, batch_size: int, accumulate: int = 1) -> None:
-        super().check_batch(batch_size, accumulate)
-        keys = self.keys_per_step(batch_size)
-        if self.queue and keys > self.queue:
-            raise ValueError(
-                f"a step brings {keys} keys, more than the queue of {self.queue} holds: "
-                f"use --queue {2 * keys} or a smaller --batch-size."
-            )
-
-    def fit(self, images: int, batch_size: int) -> tuple["MoCoSettings", list[str]]:
-        """Lower the queue to the number of keys that an epoch makes."""
-        keys = self.keys_per_step(batch_size) * max(images // batch_size, 1)
-        keys = max(keys, self.top_k or 0)
-        if keys >= self.queue:
-            return self, []
-        note = (
-            f"the queue holds {keys} keys instead of {self.queue}, no more than an epoch makes "
-            "(--queue sets it)"
-        )
-        return replace(self, queue=keys), [note]
+    def min_queue(self) -> int:
+        return self.top_k or 0
 
 
 @register_method(MoCoSettings)
@@ -96,7 +79,6 @@ class MoCo(MomentumMethod):
         self.shuffle = settings.shuffle
         width = settings.dim + extra
         self.queue = Queue(settings.heads, settings.queue, width) if settings.queue else None
-        self._pushed: list[torch.Tensor] = []
 
     def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
         view0, view1 = pair(views)
@@ -110,8 +92,8 @@ class MoCo(MomentumMethod):
             k0 = self._keys_of(view0)
             loss = 0.5 * (loss + self._keep(self.loss(q1, k0, negatives)))
             keys.insert(0, k0)
-        if self.training:
-            self._pushed += keys
+        if self.training and self.queue is not None:
+            self.queue.hold(torch.cat(keys, dim=1))
         return loss
 
     def compared(self, views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -125,8 +107,7 @@ class MoCo(MomentumMethod):
         Not in `forward`: the loss still reads the queue until its backward pass is over.
         """
         if self.queue is not None:
-            self.queue.push(torch.cat(self._pushed, dim=1))
-        self._pushed.clear()
+            self.queue.push_held()
         super().after_step()
 
     @torch.no_grad()

@@ -8,6 +8,7 @@ import torch
 
 from amcl.backbones import Backbone
 from amcl.methods.base import pair
+from amcl.methods.contrastive import ContrastiveSettings
 from amcl.methods.momentum import MomentumMethod, MomentumSettings
 from amcl.methods.registry import register_method
 from amcl.modules import LastNorm, ProjectionHeads, fix_positions, init_xavier, is_vit
@@ -16,7 +17,7 @@ from amcl.temperature import ConstantSettings, TemperatureSettings
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoCoV3Settings(MomentumSettings):
+class MoCoV3Settings(MomentumSettings, ContrastiveSettings):
     """Settings of MoCo v3.
 
     Example:
@@ -27,6 +28,7 @@ class MoCoV3Settings(MomentumSettings):
     name: ClassVar[str] = "mocov3"
     title: ClassVar[str] = "MoCo v3"
     network: ClassVar[Literal["resnet", "vit"]] = "vit"
+    views_of_negatives: ClassVar[int] = 1
 
     temperature_defaults: ClassVar[Mapping[str, Any]] = {"tau": 0.2}
 

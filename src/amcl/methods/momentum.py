@@ -1,24 +1,20 @@
-"""Keys from an encoder that follows the trained one slowly, which MoCo and MoCo v3 share."""
+"""An encoder that follows the trained one slowly, which MoCo, MoCo v3 and BYOL share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import nn
 
 from amcl.backbones import Backbone
-from amcl.losses import ContrastiveLoss
-from amcl.methods.contrastive import ContrastiveSettings
-from amcl.methods.heads import HeadMethod
+from amcl.losses.base import HeadLoss
+from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.modules import MomentumCopy, ProjectionHeads, cosine_momentum
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentumSettings(ContrastiveSettings):
-    """Settings that methods with a key encoder share."""
-
-    views_of_negatives: ClassVar[int] = 1
+class MomentumSettings(HeadSettings):
+    """Settings that methods with a key encoder share, whatever their loss."""
 
     momentum: float = 0.99
     """Share of itself that the key encoder keeps in a step."""
@@ -34,16 +30,23 @@ class MomentumSettings(ContrastiveSettings):
 
 
 class MomentumMethod(HeadMethod):
-    """A contrastive method whose keys come from a slow copy of backbone and heads."""
+    """A method that compares with the outputs of a slow copy of backbone and heads.
 
-    loss: ContrastiveLoss
+    MoCo calls these outputs keys, BYOL targets.
+
+    Args:
+        settings: Settings of heads, temperature and momentum.
+        backbone: The network that is trained.
+        heads: Projection heads behind the backbone.
+        loss: Loss over the projections.
+    """
 
     def __init__(
         self,
         settings: MomentumSettings,
         backbone: Backbone,
         heads: ProjectionHeads,
-        loss: ContrastiveLoss,
+        loss: HeadLoss,
     ) -> None:
         super().__init__(settings, backbone, heads, loss)
         self.momentum = settings.momentum

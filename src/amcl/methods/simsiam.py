@@ -10,7 +10,7 @@ from torch import nn
 from amcl.backbones import Backbone
 from amcl.losses import NegativeCosineLoss
 from amcl.methods.base import pair
-from amcl.methods.heads import HeadMethod, HeadSettings
+from amcl.methods.heads import WITHOUT_NEGATIVES, HeadMethod, HeadSettings
 from amcl.methods.registry import register_method
 from amcl.modules import LastNorm, ProjectionHeads
 from amcl.settings import whole_number
@@ -35,12 +35,7 @@ class SimSiamSettings(HeadSettings):
     title: ClassVar[str] = "SimSiam"
     signs: ClassVar[tuple[Sign, ...]] = ("positive",)
     takes_score: ClassVar[bool] = False
-    temperature_defaults: ClassVar[Mapping[str, Any]] = {
-        "tau": 1.0,
-        "beta": 3.0,
-        "phi_gradient": False,
-        "macl_reweight": False,
-    }
+    temperature_defaults: ClassVar[Mapping[str, Any]] = WITHOUT_NEGATIVES
 
     temperature: TemperatureSettings = ConstantSettings(tau=1.0)
     projector: tuple[int, ...] = (2048, 2048)

@@ -1,4 +1,4 @@
-"""Parts of MoCo: an encoder that follows another slowly, and a queue of past projections."""
+"""Parts with a memory: an encoder that follows another slowly, a queue of past projections."""
 
 import copy
 import math
@@ -6,6 +6,7 @@ import math
 import torch
 from torch import nn
 
+from amcl import functional as F
 from amcl.distributed import gather
 from amcl.settings import whole_number
 
@@ -109,6 +110,39 @@ class Queue(nn.Module):
         whole_number("queue", length)
         self.register_buffer("z", torch.randn(num_heads, length, dim))
         self.register_buffer("start", torch.zeros((), dtype=torch.long))
+        self._held: list[torch.Tensor] = []
+
+    def hold(self, z: torch.Tensor) -> None:
+        """Hold projections back until `push_held`, so that all parts of a step see one queue.
+
+        Args:
+            z: Projections (C, N, D) of this process.
+        """
+        self._held.append(z.detach())
+
+    def push_held(self) -> None:
+        """Push the projections that were held, in the order of the calls of `hold`."""
+        self.push(torch.cat(self._held, dim=1))
+        self._held.clear()
+
+    @torch.no_grad()
+    def nearest(self, z: torch.Tensor) -> torch.Tensor:
+        """Return the most similar projection of the queue for each of the given ones.
+
+        Args:
+            z: Projections (C, N, D).
+
+        Returns:
+            Projections (C, N, D) from the queue of the same head, without gradient.
+
+        Example:
+            >>> queue = Queue(num_heads=1, length=2, dim=2)
+            >>> queue.push(torch.tensor([[[2.0, 0.0], [0.0, 3.0]]]))
+            >>> queue.nearest(torch.tensor([[[1.0, 9.0]]]))
+            tensor([[[0., 3.]]])
+        """
+        index = F.nearest(z.to(self.z.dtype), self.z).unsqueeze(-1)
+        return self.z.gather(1, index.expand(-1, -1, self.z.shape[-1]))
 
     @torch.no_grad()
     def push(self, z: torch.Tensor) -> None:

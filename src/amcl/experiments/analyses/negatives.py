@@ -19,7 +19,8 @@ def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[Table
     """Return both forms of the loss over the top κ, beside all negatives."""
     if not base.method.has_negatives:
         raise ValueError(
-            f"{base.method.name} compares no negatives: choose simclr, moco, mocov3, can or lgp."
+            f"{base.method.name} compares no negatives: choose simclr, moco, mocov3, nnclr, can "
+            "or lgp."
         )
     amcl = with_amcl(base)
     kappas = dict.fromkeys(str(_kappa(value, base.negatives)) for value in values)
