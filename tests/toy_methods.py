@@ -46,6 +46,7 @@ SMALL = {
     "moco": (Flat, {"projector": (8, 5), "queue": 16}),
     "simsiam": (Flat, {"projector": (8, 5), "predictor": 4}),
     "barlow": (Flat, {"projector": (8, 8, 5)}),
+    "vicreg": (Flat, {"projector": (8, 8, 5)}),
     "mae": (Patched, DECODER),
     "can": (Patched, {"projector": (8, 5), **DECODER}),
     "mocov3": (Patched, {"projector": (8, 5), "predictor": 4}),

@@ -21,6 +21,7 @@ if _typing.TYPE_CHECKING:
         CrossCorrelationLoss,
         LossStats,
         NegativeCosineLoss,
+        VICRegLoss,
     )
     from amcl.modules import ProjectionHeads
 
@@ -33,6 +34,7 @@ __all__ = [
     "LossStats",
     "NegativeCosineLoss",
     "ProjectionHeads",
+    "VICRegLoss",
     "functional",
     "load",
     "losses",

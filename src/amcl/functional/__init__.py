@@ -31,6 +31,7 @@ from amcl.functional.temperature import (
     sigma,
     uncertainty_tau,
 )
+from amcl.functional.variance_covariance import covariance, invariance, variance_hinge
 
 __all__ = [
     "OmegaPlace",
@@ -40,7 +41,9 @@ __all__ = [
     "all_pairs",
     "channels",
     "cosine_schedule_tau",
+    "covariance",
     "cross_correlation",
+    "invariance",
     "let_positive_compete",
     "literal_prior_tau",
     "masked_reconstruction",
@@ -64,4 +67,5 @@ __all__ = [
     "uncertainty_tau",
     "unit",
     "unpatchify",
+    "variance_hinge",
 ]
