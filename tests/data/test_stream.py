@@ -183,3 +183,20 @@ def test_progress_is_for_terminals_and_long_waits(capsys, monkeypatch):
         progress.advance(1)
         assert progress._bar is not None
     assert "reading" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_know_which_images_they_hold(files, workers):
+    for index in (5, 6, 11):
+        with open(files.path(index), "wb"):
+            pass
+    batches = list(stream(files, STEPS, workers=workers))
+    assert [batch.indices.tolist() for batch in batches[:3]] == [[3, 0, 0], [7, 7], [7]]
+    left_out = list(stream(files, STEPS, workers=workers, replace=False))
+    assert [batch.indices.tolist() for batch in left_out[:3]] == [[3, 0], [], [7]]
+
+
+def test_batches_of_memory_images_know_which_they_hold():
+    images = MemoryImages(torch.zeros(12, 3, 4, 4, dtype=torch.uint8)).subset(torch.arange(4, 12))
+    (batch,) = stream(images, [torch.tensor([3, 1])], workers=0)
+    assert batch.indices.tolist() == [3, 1]

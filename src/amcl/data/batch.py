@@ -18,6 +18,8 @@ class Batch:
         shapes: True heights and widths (n, 2) of the images; None if none was squashed.
         unreadable: Path and reason of each file that could not be read.
         positions: Positions (n,) within the step of the images that were read; None if all were.
+        indices: Indices (n,) of the images in their set. A file that could not be read may have
+            been replaced by another, whose index counts. None where they are not known.
 
     Example:
         >>> pixels = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
@@ -30,6 +32,7 @@ class Batch:
     shapes: torch.Tensor | None
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     positions: torch.Tensor | None = None
+    indices: torch.Tensor | None = None
 
     def select(self, values: torch.Tensor) -> torch.Tensor:
         """Return those of the step's values, such as labels, whose images were read."""
@@ -48,6 +51,7 @@ class PackedBatch:
     shapes: Array | None
     unreadable: list[tuple[str, str]]
     positions: Array | None
+    indices: Array | None
 
     @staticmethod
     def pack(batch: Batch) -> "PackedBatch":
@@ -58,9 +62,13 @@ class PackedBatch:
             pixels = batch.pixels.share_memory_()
         except RuntimeError:
             pixels = batch.pixels.numpy()
-        shapes = None if batch.shapes is None else batch.shapes.numpy()
-        positions = None if batch.positions is None else batch.positions.numpy()
-        return PackedBatch(pixels, shapes, batch.unreadable, positions)
+        return PackedBatch(
+            pixels,
+            _as_array(batch.shapes),
+            batch.unreadable,
+            _as_array(batch.positions),
+            _as_array(batch.indices),
+        )
 
     @property
     def is_shared(self) -> bool:
@@ -69,6 +77,18 @@ class PackedBatch:
 
     def unpack(self) -> Batch:
         """Return the batch that was packed."""
-        shapes = None if self.shapes is None else torch.from_numpy(self.shapes)
-        positions = None if self.positions is None else torch.from_numpy(self.positions)
-        return Batch(torch.as_tensor(self.pixels), shapes, self.unreadable, positions)
+        return Batch(
+            torch.as_tensor(self.pixels),
+            _as_tensor(self.shapes),
+            self.unreadable,
+            _as_tensor(self.positions),
+            _as_tensor(self.indices),
+        )
+
+
+def _as_array(tensor: torch.Tensor | None) -> Array | None:
+    return None if tensor is None else tensor.numpy()
+
+
+def _as_tensor(array: Array | None) -> torch.Tensor | None:
+    return None if array is None else torch.from_numpy(array)

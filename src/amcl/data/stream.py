@@ -51,7 +51,9 @@ def stream(
     if isinstance(images, MemoryImages):
         shapes = images.shapes
         for indices in steps:
-            yield Batch(images[indices], None if shapes is None else shapes[indices])
+            yield Batch(
+                images[indices], None if shapes is None else shapes[indices], indices=indices
+            )
         return
     for batch in _decode_steps(images, steps, workers, ahead, replace=replace, on_wait=on_wait):
         if replace and batch.positions is not None:
@@ -106,26 +108,31 @@ class _Decoder:
         pixels = torch.empty(len(indices), 3, *self.files.canvas, dtype=torch.uint8)
         shapes = torch.empty(len(indices), 2, dtype=torch.long)
         positions: list[int] = []
+        decoded: list[int] = []
         unreadable: dict[str, str] = {}
         for position, index in enumerate(indices.tolist()):
             image = self._decode(index, unreadable)
             if image is not None:
-                pixels[len(positions)], shape = image
+                file, pixels[len(positions)], shape = image
                 shapes[len(positions)] = torch.tensor(shape)
                 positions.append(position)
+                decoded.append(file)
         self._set_current(NONE)
         n = len(positions)
         read = None if n == len(indices) else torch.tensor(positions, dtype=torch.long)
-        return Batch(pixels[:n], shapes[:n], list(unreadable.items()), read)
+        return Batch(
+            pixels[:n], shapes[:n], list(unreadable.items()), read, torch.tensor(decoded).long()
+        )
 
     def _decode(
         self, index: int, unreadable: dict[str, str]
-    ) -> tuple[torch.Tensor, tuple[int, int]] | None:
+    ) -> tuple[int, torch.Tensor, tuple[int, int]] | None:
+        """Return the index of a file, its pixels and its shape; None if none can be read."""
         for offset in range(len(self.files) if self.replace else 1):
             file = (index + offset) % len(self.files)
             self._set_current(file)
             try:
-                return self.files.decode(file)
+                return file, *self.files.decode(file)
             except UnreadableImage as error:
                 unreadable[error.path] = error.reason
         return None
