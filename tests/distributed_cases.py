@@ -6,6 +6,7 @@ from torch import nn
 import amcl
 from amcl.temperature import (
     AdaptiveTemperature,
+    ConstantTemperature,
     FirstHeadTemperature,
     LearnableTemperature,
     SplitTemperature,
@@ -49,6 +50,8 @@ CASES = {
     "queue softmax": _contrastive(),
     "queue top-κ": _contrastive(form="top_k", top_k=4),
     "negative cosine": lambda: amcl.NegativeCosineLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
+    "VICReg": lambda: amcl.VICRegLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
+    "VICReg, constant τ": lambda: amcl.VICRegLoss(HEADS, ConstantTemperature(1.0)),
     "cross-correlation": _correlation(),
     "cross-correlation, TaU": _correlation(UncertaintyTemperature),
     "cross-correlation, φ on channels": _correlation(

@@ -60,6 +60,15 @@ def test_scale_of_z_does_not_matter(seed, size, beta, form, scale):
     torch.testing.assert_close(loss(z0 * lengths.exp() * scale, z1), loss(z0, z1))
 
 
+@given(seeds, sizes, betas)
+def test_the_mean_of_projections_does_not_matter_to_vicreg(seed, size, beta):
+    c, n, d = size
+    loss = amcl.VICRegLoss(c, AdaptiveTemperature(d), beta=beta).double().eval()
+    z0, z1, shift = batch(seed, (c, n, d), (c, n, d), (c, 1, d))
+    torch.testing.assert_close(loss(z0 + 10 * shift, z1 + 10 * shift), loss(z0, z1))
+    torch.testing.assert_close(loss(z1, z0), loss(z0, z1))
+
+
 @given(seeds, sizes, betas, forms)
 def test_equal_heads_give_c_times_one_head(seed, size, beta, form):
     _, n, d = size
@@ -114,7 +123,7 @@ paper_space = {
 }
 corner = {"eta": 1e-5, "iota": 2.0, "beta": 10.0, "prior_tau": "literal"}
 floor = {"eta": 1e-5, "iota": 1e-5, "beta": 1e-5, "prior_tau": 0.1}
-all_forms = st.sampled_from(["contrastive", "negative_cosine", "cross_correlation"])
+all_forms = st.sampled_from(["contrastive", "negative_cosine", "cross_correlation", "vicreg"])
 
 
 def run_once(point, form, which, seed, autocast):
@@ -129,6 +138,8 @@ def run_once(point, form, which, seed, autocast):
         loss = amcl.ContrastiveLoss(3, temperature, **omega, **form)
     elif which == "negative_cosine":
         loss = amcl.NegativeCosineLoss(3, temperature, **omega)
+    elif which == "vicreg":
+        loss = amcl.VICRegLoss(3, temperature, **omega)
     else:
         loss = amcl.CrossCorrelationLoss(3, temperature, **omega)
     x0, x1 = torch.randn(2, 8, 20)
@@ -154,5 +165,6 @@ def run_once(point, form, which, seed, autocast):
 @example(floor, {"form": "max"}, "contrastive", 2)
 @example(corner, {"form": "softmax"}, "cross_correlation", 3)
 @example(floor, {"form": "softmax"}, "negative_cosine", 4)
+@example(corner, {"form": "softmax"}, "vicreg", 5)
 def test_finite_over_the_search_space_of_the_paper(autocast, point, form, which, seed):
     run_once(point, form, which, seed, autocast)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import amcl
 from amcl.functional import (
+    invariance,
     literal_prior_tau,
     most_similar,
     omega,
@@ -123,6 +124,28 @@ def test_unit_tau_is_barlow_twins_plus_a_constant(views, beta):
         1, ConstantTemperature(1.0), lam=0.005, beta=beta, omega_reduction="sum"
     )
     equal(literal(*views), on_diag + 0.005 * off_diag + beta * (16 - 16 * 15))
+
+
+@pytest.mark.parametrize("images", [9, 40])
+def test_unit_tau_is_vicreg_as_its_code_has_it(images):
+    """With fewer images than channels, and more."""
+    x, y = 0.8 * torch.randn(2, images, 16, dtype=torch.float64) + 0.3
+    std = [torch.sqrt(z.var(dim=0) + 1e-4) for z in (x, y)]
+    cov = [torch.cov(z.T).fill_diagonal_(0.0) for z in (x, y)]
+    expected = 25 * F.mse_loss(x, y) + sum(25 * F.relu(1 - s).mean() / 2 for s in std)
+    expected += sum(each.square().sum() / 16 for each in cov)
+    equal(amcl.VICRegLoss(1, ConstantTemperature(1.0))(x, y), expected)
+
+
+def test_the_invariance_of_vicreg_has_its_minimum_inside_whatever_the_distance():
+    """d/τ + β (log τ/τ₀ + 1/τ) is least at τ₀ (1 + d/β), also where d = 0."""
+    beta, prior_tau = 0.5, 0.8
+    for distance in (0.0, 0.1, 2.0):
+        expected = prior_tau * (1 + distance / beta)
+        grid = expected * torch.linspace(0.5, 2.0, 1501, dtype=torch.float64).view(1, -1, 1)
+        z0 = torch.zeros(1, 1501, 4, dtype=torch.float64)
+        value = invariance(z0, z0 + math.sqrt(distance), grid, beta, prior_tau)
+        assert grid.flatten()[value.argmin()].item() == pytest.approx(expected, rel=1e-3)
 
 
 def test_at_beta_one_the_pair_form_is_the_log_of_a_gaussian():

@@ -154,6 +154,18 @@ def test_correlations_need_two_images():
         loss(torch.randn(3, 6, 8), torch.randn(3, 5, 8))
 
 
+def test_variances_need_two_images():
+    loss = amcl.VICRegLoss(3, ConstantTemperature(1.0))
+    with pytest.raises(ValueError, match="at least 2 images, got 1: enlarge the batch"):
+        loss(*torch.randn(2, 3, 1, 8))
+
+
+@pytest.mark.parametrize("name", ["invariance_weight", "variance_weight", "covariance_weight"])
+def test_weights_of_vicreg_are_checked(name):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number, at least 0, got -1"):
+        amcl.VICRegLoss(3, ConstantTemperature(1.0), **{name: -1.0})
+
+
 @pytest.mark.parametrize("shape", [(5, 8), (6, 7), (2, 6, 8)])
 def test_targets_that_do_not_fit(shape):
     z, h = torch.randn(3, 6, 8), torch.randn(shape)

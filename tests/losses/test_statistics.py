@@ -25,6 +25,7 @@ LOSSES = {
     "Ω outside": lambda t: amcl.ContrastiveLoss(2, t, beta=0.3, omega_place="outside"),
     "cross_correlation": lambda t: amcl.CrossCorrelationLoss(2, t, beta=0.3),
     "negative_cosine": lambda t: amcl.NegativeCosineLoss(2, t, beta=0.3),
+    "VICReg": lambda t: amcl.VICRegLoss(2, t, beta=0.3),
 }
 
 

@@ -1,5 +1,7 @@
 """The loss of VICReg for C heads and any temperature scheme."""
 
+from typing import NamedTuple
+
 import torch
 
 from amcl import functional as F
@@ -18,6 +20,15 @@ from amcl.temperature import Temperature
 from amcl.temperature.base import Pairing
 
 
+class _Views(NamedTuple):
+    """Two views less the mean of both, here and of all processes, and τ of their pairs."""
+
+    z0: torch.Tensor  # (C, N, D)
+    z1: torch.Tensor  # (C, N, D)
+    of_all_ranks: list[torch.Tensor]  # (C, W·N, D) each
+    tau: torch.Tensor  # broadcasts to (C, N, ·), · as paired
+
+
 class VICRegLoss(HeadLoss):
     """Pull two views together and keep channels varied and uncorrelated, in C heads (VICReg).
 
@@ -29,6 +40,8 @@ class VICRegLoss(HeadLoss):
     the exponent of the Gaussian in Eq. 8, so that the invariance of an image is d/τ + β Ω(τ)
     (`functional.invariance`). Variance and covariance are not made of pairs and have none. τ = 1
     and β = 0 is VICReg. τ that is learned needs β > 0: without Ω, the higher τ, the lower the loss.
+    The loss of VICReg is the same wherever the mean of all projections lies; so that temperatures
+    are the same too, they are computed from projections less that mean.
 
     Args:
         num_heads: Number C of heads.
@@ -89,12 +102,11 @@ class VICRegLoss(HeadLoss):
             The loss, or the loss and its statistics.
         """
         with full_precision(z0):
-            z0, z1, tau = self._pairs(z0, z1, F.paired)
-            prior_tau = self._prior_tau(z0.shape[-1])
-            invariance = F.invariance(z0, z1, tau, self.beta, prior_tau)
-            views = gather(z0), gather(z1, check=False)
+            z0, z1, views, tau = self._views(z0, z1, F.paired)
             if views[0].shape[1] < 2:
                 raise ValueError("variances need at least 2 images, got 1: enlarge the batch.")
+            prior_tau = self._prior_tau(z0.shape[-1])
+            invariance = F.invariance(z0, z1, tau, self.beta, prior_tau)
             variance = torch.stack([F.variance_hinge(view) for view in views]).mean(0)
             covariance = torch.stack([F.covariance(view) for view in views]).sum(0)
             terms = {
@@ -117,8 +129,9 @@ class VICRegLoss(HeadLoss):
     def pair_matrix(self, z0: torch.Tensor, z1: torch.Tensor) -> PairMatrix:
         """Return cosines and τ of each image of the first view with each of the second.
 
-        The loss itself sees positive pairs alone, by their squared distances: τ of the others is
-        that of the positive branch.
+        Projections are taken from the mean of both views, as they are for temperatures. The loss
+        itself sees positive pairs alone, by their squared distances: τ of the others is that of the
+        positive branch.
 
         Args:
             z0: Projections (C, N, D) of the first view.
@@ -128,7 +141,7 @@ class VICRegLoss(HeadLoss):
             Cosines and temperatures, (C, N, N) each, and the bounds of τ.
         """
         with full_precision(z0):
-            z0, z1, tau = self._pairs(z0, z1, F.all_pairs)
+            z0, z1, _, tau = self._views(z0, z1, F.all_pairs)
             s = F.all_pairs(F.unit(z0), F.unit(z1))
             bounds = self.temperature.branch("positive").bounds()
             return PairMatrix(s, tau.expand_as(s), bounds, bounds)
@@ -141,13 +154,14 @@ class VICRegLoss(HeadLoss):
         """Reduce (C, N, 1) to a scalar."""
         return self._over_heads(value.mean((1, 2)).sum())
 
-    def _pairs(
-        self, z0: torch.Tensor, z1: torch.Tensor, pairing: Pairing
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return the projections of both views, (C, N, D), and τ of their pairs."""
+    def _views(self, z0: torch.Tensor, z1: torch.Tensor, pairing: Pairing) -> _Views:
         z0, extra0 = self._split("z0", z0)
         z1, extra1 = self._split("z1", z1)
         same_items(z0, z1)
+        views = [gather(z0), gather(z1, check=False)]
+        mean = torch.cat(views, dim=1).mean(1, keepdim=True)
+        z0 = z0 - mean
+        z1 = z1 - mean
         scheme = self.temperature.branch("positive")
         tau = scheme.tau(scheme.keys(z0, extra0), scheme.keys(z1, extra1), pairing)
-        return z0, z1, tau
+        return _Views(z0, z1, [view - mean for view in views], tau)
