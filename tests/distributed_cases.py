@@ -28,6 +28,13 @@ def _correlation(temperature=None, **options):
     )
 
 
+def _supervised(temperature=None, **options):
+    return lambda: amcl.SupervisedContrastiveLoss(
+        HEADS, temperature() if temperature else AdaptiveTemperature(DIM), beta=0.3, **options
+    )
+
+
+LABELS = torch.tensor([0, 1, 0, 2, 1, 0, 3, 4])  # some classes are in both halves, some in one
 CASES = {
     "in-batch softmax": _contrastive(),
     "in-batch decoupled": _contrastive(positive_in_denominator=False),
@@ -50,6 +57,14 @@ CASES = {
     "queue softmax": _contrastive(),
     "queue top-κ": _contrastive(form="top_k", top_k=4),
     "negative cosine": lambda: amcl.NegativeCosineLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
+    "supervised": _supervised(),
+    "supervised, in blocks": _supervised(max_pairs=40),
+    "supervised, two φ": _supervised(
+        lambda: SplitTemperature(
+            positive=AdaptiveTemperature(DIM), negative=AdaptiveTemperature(DIM)
+        )
+    ),
+    "supervised, TaU": _supervised(UncertaintyTemperature),
     "VICReg": lambda: amcl.VICRegLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
     "VICReg, constant τ": lambda: amcl.VICRegLoss(HEADS, ConstantTemperature(1.0)),
     "cross-correlation": _correlation(),
@@ -70,8 +85,10 @@ class Model(nn.Module):
         self.heads = amcl.ProjectionHeads(INPUT, 7, width, num_heads=HEADS)
         self.queue = torch.randn(HEADS, 10, width) if case.startswith("queue") else None
 
-    def forward(self, x0: torch.Tensor, x1: torch.Tensor) -> torch.Tensor:
+    def forward(self, x0: torch.Tensor, x1: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         z0, z1 = self.heads(x0), self.heads(x1)
+        if isinstance(self.loss, amcl.SupervisedContrastiveLoss):
+            return self.loss(z0, z1, labels)
         if isinstance(self.loss, amcl.NegativeCosineLoss):
             return self.loss(z0, z1, x0[:, :DIM], x1[:, :DIM])
         return self.loss(z0, z1) if self.queue is None else self.loss(z0, z1, self.queue)
@@ -86,7 +103,7 @@ def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
         x0, x1 = torch.randn(2, IMAGES, INPUT)
         share = slice(rank * IMAGES // world_size, (rank + 1) * IMAGES // world_size)
         wrapped = wrap(model)  # DDP averages in the backward pass, so it must live until then
-        value = wrapped(x0[share], x1[share])
+        value = wrapped(x0[share], x1[share], LABELS[share])
         value.backward()
     finally:
         torch.set_default_dtype(torch.float32)

@@ -21,6 +21,7 @@ if _typing.TYPE_CHECKING:
         CrossCorrelationLoss,
         LossStats,
         NegativeCosineLoss,
+        SupervisedContrastiveLoss,
         VICRegLoss,
     )
     from amcl.modules import ProjectionHeads
@@ -34,6 +35,7 @@ __all__ = [
     "LossStats",
     "NegativeCosineLoss",
     "ProjectionHeads",
+    "SupervisedContrastiveLoss",
     "VICRegLoss",
     "functional",
     "load",

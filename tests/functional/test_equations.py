@@ -10,7 +10,7 @@ from torch.func import functional_call
 import amcl
 from amcl.temperature import AdaptiveTemperature, FirstHeadTemperature
 from covering import cover
-from reference import contrastive, cross_correlation, negative_cosine, vicreg
+from reference import contrastive, cross_correlation, negative_cosine, supervised, vicreg
 from schemes import SCHEMES, items, phi_layers, projections, samples, scale_of
 
 FORMS = {
@@ -340,6 +340,39 @@ def test_vicreg_gradients(scheme_name, images):
     temperature = SCHEMES[scheme_name].make(4).double()
     loss = amcl.VICRegLoss(2, temperature, beta=0.3, covariance_weight=3.0)
     check_gradients(loss, *projections(temperature, (2, images, 4), (2, images, 4)))
+
+
+LABELS = {"all differ": (4, 1, 2, 0, 3), "two classes": (0, 1, 1, 0, 1), "one class": (7,) * 5}
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("labels", LABELS)
+def test_supervised_contrastive(scheme_name, labels):
+    scheme = SCHEMES[scheme_name]
+    for ((c, n, d), reduction), (beta, prior_tau) in itertools.product(SIZES, OMEGAS):
+        temperature = scheme.make(d).double()
+        loss = amcl.SupervisedContrastiveLoss(
+            c, temperature, beta=beta, prior_tau=prior_tau, head_reduction=reduction
+        )
+        z0, z1 = projections(temperature, (c, n, d), (c, n, d))
+        expected = supervised.supcon(
+            c,
+            items(z0, temperature.extra_outputs),
+            items(z1, temperature.extra_outputs),
+            LABELS[labels][:n],
+            scheme.on_samples(temperature),
+            reduction,
+            **reference_options({}, beta, prior_tau, d),
+        )
+        close(loss(z0, z1, torch.tensor(LABELS[labels][:n])), expected)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+def test_supervised_contrastive_gradients(scheme_name):
+    temperature = SCHEMES[scheme_name].make(3).double()
+    loss = amcl.SupervisedContrastiveLoss(2, temperature, beta=0.3)
+    z0, z1 = projections(temperature, (2, 4, 3), (2, 4, 3))
+    check_gradients(loss, z0, z1, torch.tensor([0, 1, 0, 2]))
 
 
 def test_raw_input_to_phi():

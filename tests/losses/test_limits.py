@@ -18,6 +18,7 @@ from amcl.functional import (
     softmax_contrast,
 )
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature
+from schemes import SCHEMES, projections
 
 BETAS = [0.0, 0.1, 10.0]
 
@@ -68,6 +69,33 @@ def test_one_head_and_a_queue_is_moco(views, beta):
     expected = F.cross_entropy(logits / 0.07, torch.zeros(9, dtype=torch.long))
     loss = amcl.ContrastiveLoss(1, ConstantTemperature(0.07), beta=beta)
     equal(loss(*views, queue), expected)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_where_all_labels_differ_supcon_is_infonce(scheme):
+    """For every scheme, with its gradients."""
+    temperature = SCHEMES[scheme].make(4).double()
+    views = projections(temperature, (2, 6, 4), (2, 6, 4))
+    supervised = amcl.SupervisedContrastiveLoss(2, temperature, beta=0.3, prior_tau=0.2)
+    contrastive = amcl.ContrastiveLoss(2, temperature, beta=0.3, prior_tau=0.2)
+    value, expected = supervised(*views, torch.randperm(6) - 3), contrastive(*views)
+    torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
+    inputs = [*views, *temperature.parameters()]
+    for found, wanted in zip(
+        torch.autograd.grad(value, inputs), torch.autograd.grad(expected, inputs), strict=True
+    ):
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_one_head_and_constant_tau_is_supcon(views):
+    """As a cross-entropy with a target spread evenly over the positives."""
+    labels = torch.tensor([0, 1, 0, 2, 1, 0, 3, 3, 0]).repeat(2)
+    s = similarities(*views)
+    positive = (labels[:, None] == labels) & ~torch.eye(len(s), dtype=torch.bool)
+    log_share = (s / 0.2).log_softmax(1).masked_fill(~positive, 0.0)
+    expected = -(log_share.sum(1) / positive.sum(1)).mean()
+    loss = amcl.SupervisedContrastiveLoss(1, ConstantTemperature(0.2))
+    equal(loss(*views, labels[:9]), expected)
 
 
 def test_one_head_against_the_other_view_is_moco_v3(views):

@@ -56,6 +56,25 @@ def test_predictions_with_targets(name, shared):
 
 
 @pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("labels", [None, (0, 1, 0, 2)])
+def test_labels_say_which_pairs_are_positive(name, labels):
+    scheme = SCHEMES[name]
+    temperature = scheme.make(DIM).double()
+    z0, z1 = projections(temperature, *[(HEADS, IMAGES, DIM)] * 2)
+    loss = amcl.SupervisedContrastiveLoss(HEADS, temperature)
+    found = loss.pair_matrix(z0, z1, None if labels is None else torch.tensor(labels))
+    classes = labels or range(IMAGES)
+    first, second = (items(z, temperature.extra_outputs) for z in (z0, z1))
+    tau = scheme.on_samples(temperature)
+
+    def of_pair(c, i, j):
+        return tau(sign(classes[i], classes[j]), c, first[i], second[j])
+
+    close(found.s, every(IMAGES, lambda c, i, j: sim(first[i].z[c], second[j].z[c])))
+    close(found.tau, every(IMAGES, of_pair))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
 def test_pairs_of_vicreg_are_seen_from_their_mean(name):
     scheme = SCHEMES[name]
     temperature = scheme.make(DIM).double()
@@ -90,6 +109,7 @@ def test_what_is_compared_is_said():
     assert amcl.ContrastiveLoss(2, ConstantTemperature()).items == "images"
     assert amcl.NegativeCosineLoss(2, ConstantTemperature()).items == "images"
     assert amcl.VICRegLoss(2, ConstantTemperature()).items == "images"
+    assert amcl.SupervisedContrastiveLoss(2, ConstantTemperature()).items == "images"
     assert amcl.CrossCorrelationLoss(2, ConstantTemperature()).items == "channels"
 
 
@@ -120,7 +140,10 @@ def test_pairs_are_computed_in_full_precision():
 
 @pytest.mark.parametrize(
     "make",
-    [amcl.ContrastiveLoss, amcl.NegativeCosineLoss, amcl.CrossCorrelationLoss, amcl.VICRegLoss],
+    [
+        *(amcl.ContrastiveLoss, amcl.NegativeCosineLoss, amcl.CrossCorrelationLoss),
+        *(amcl.SupervisedContrastiveLoss, amcl.VICRegLoss),
+    ],
 )
 def test_views_of_other_images_are_refused(make):
     loss = make(1, ConstantTemperature())

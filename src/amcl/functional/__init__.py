@@ -10,6 +10,7 @@ from amcl.functional.contrastive import (
     negative_level,
     omega_of_set,
     softmax_contrast,
+    supervised_contrast,
 )
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
 from amcl.functional.masked import (
@@ -64,6 +65,7 @@ __all__ = [
     "sincos_levels",
     "sincos_positions",
     "softmax_contrast",
+    "supervised_contrast",
     "uncertainty_tau",
     "unit",
     "unpatchify",

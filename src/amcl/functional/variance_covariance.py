@@ -77,10 +77,11 @@ def covariance(z: torch.Tensor) -> torch.Tensor:
     """
     _, n, dim = z.shape
     centered = (z - z.mean(dim=1, keepdim=True)) / (n - 1) ** 0.5
+    total: torch.Tensor
     if n < dim:
         variances = centered.square().sum(1)
-        all_entries = (centered @ centered.mT).square().sum((1, 2))
-        return (all_entries - variances.square().sum(1)) / dim
-    diagonal = torch.eye(dim, dtype=torch.bool, device=z.device)
-    matrix = (centered.mT @ centered).masked_fill(diagonal, 0.0)
-    return matrix.square().sum((1, 2)) / dim
+        total = (centered @ centered.mT).square().sum((1, 2)) - variances.square().sum(1)
+    else:
+        diagonal = torch.eye(dim, dtype=torch.bool, device=z.device)
+        total = (centered.mT @ centered).masked_fill(diagonal, 0.0).square().sum((1, 2))
+    return total / dim

@@ -8,9 +8,9 @@ import torch
 
 from amcl import functional as F
 from amcl.distributed import rank, world_size
-from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
+from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision
 from amcl.losses.forms import FORMS
-from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
+from amcl.losses.pairs import Compared, PairLoss, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
 from amcl.temperature import AdaptiveTemperature, Temperature, prior_inside, range_around
@@ -192,17 +192,6 @@ class ContrastiveLoss(PairLoss):
             view0.as_candidates_of_all_ranks().concat(candidates),
             ignore=torch.cat([torch.cat([itself, partner], 1), torch.cat([partner, itself], 1)]),
         )
-
-    def _views(self, z0: torch.Tensor, z1: torch.Tensor) -> tuple[Items, Items]:
-        z0, extra0 = self._split("z0", z0)
-        z1, extra1 = self._split("z1", z1)
-        same_items(z0, z1)
-        return self._projections(z0, extra0), self._projections(z1, extra1)
-
-    def _projections(
-        self, z: torch.Tensor, extra: torch.Tensor | None, shared: bool = False
-    ) -> Items:
-        return self._items(F.unit(z), lambda scheme: scheme.keys(z, extra, shared))
 
     def _check_negatives(self, pairs: Pairs) -> None:
         available = pairs.num_negatives

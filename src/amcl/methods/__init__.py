@@ -14,6 +14,7 @@ from amcl.methods.moco_v3 import MoCoV3, MoCoV3Settings
 from amcl.methods.registry import METHODS, make_method, register_method
 from amcl.methods.simclr import SimCLR, SimCLRSettings
 from amcl.methods.simsiam import SimSiam, SimSiamSettings
+from amcl.methods.supcon import SupCon, SupConSettings
 from amcl.methods.vicreg import VICReg, VICRegSettings
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "SimCLRSettings",
     "SimSiam",
     "SimSiamSettings",
+    "SupCon",
+    "SupConSettings",
     "VICReg",
     "VICRegSettings",
     "make_method",
