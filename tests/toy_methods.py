@@ -46,6 +46,7 @@ SMALL = {
     "moco": (Flat, {"projector": (8, 5), "queue": 16}),
     "simsiam": (Flat, {"projector": (8, 5), "predictor": 4}),
     "barlow": (Flat, {"projector": (8, 8, 5)}),
+    "supcon": (Flat, {"projector": (8, 5)}),
     "vicreg": (Flat, {"projector": (8, 8, 5)}),
     "mae": (Patched, DECODER),
     "can": (Patched, {"projector": (8, 5), **DECODER}),
@@ -65,6 +66,11 @@ def make(name, **options):
 
 def views():
     return torch.randn(2, IMAGES, 3, SIZE, SIZE, dtype=torch.float64)
+
+
+def labels_of(method, images=IMAGES):
+    """What a method that learns from labels takes beside views: two classes."""
+    return {"labels": torch.arange(images) % 2} if method.settings.needs_labels else {}
 
 
 def part_encoders(method):

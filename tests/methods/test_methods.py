@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.methods import METHODS, make_method
@@ -12,6 +13,7 @@ from toy_methods import (
     IMAGES,
     SMALL,
     Patched,
+    labels_of,
     make,
     part_encoders,
     settings_of,
@@ -28,7 +30,10 @@ SCHEMES = (
     "uncertainty",
     "scheduled",
 )
-REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
+REFUSED = {
+    *(("simsiam", scheme) for scheme in ("uncertainty", "adaptive-negative")),
+    *(("vicreg", scheme) for scheme in ("uncertainty", "adaptive-negative", "learnable")),
+}
 WITH_HEADS = [name for name in METHODS if METHODS[name].settings_class.has_heads]
 ACCEPTED = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
 
@@ -46,6 +51,7 @@ def loss_of(method, views, **options):
     """The loss of as many views as the method takes, with the same masks and noise each time."""
     drawn = method.draw(views.shape[1], generator("drawn"))
     beside = {} if drawn is None else {"drawn": drawn}
+    beside |= labels_of(method, views.shape[1])
     return method(views[: method.num_views], **beside, **options)
 
 
@@ -163,7 +169,7 @@ def compared_by_hand(method, name, x0, x1, c):
         project, predict = method.heads.head(c % method.heads.num_heads), method.predictors.head(c)
         return predict(project(first)), project(second)
     project = method.heads.head(c)
-    if name in ("simclr", "barlow", "can"):
+    if name in ("simclr", "barlow", "can", "supcon", "vicreg"):
         return project(first), project(second)
     slow_backbone, slow_heads = method.keys.module
     key = slow_heads.head(c)(slow_backbone(x1))
@@ -175,7 +181,7 @@ def compared_by_hand(method, name, x0, x1, c):
 @pytest.mark.parametrize("name", WITH_HEADS)
 @pytest.mark.parametrize("options", [{}, {"temperature": "uncertainty"}])
 def test_methods_say_what_their_loss_compares(name, options):
-    options = {} if name == "simsiam" else options
+    options = {} if name in ("simsiam", "vicreg") else options
     method, (x0, x1) = make(name, heads=2, **options).eval(), views()
     part_encoders(method)
     z0, z1 = method.compared([x0, x1])
@@ -194,7 +200,7 @@ def test_simsiam_with_a_projector_a_head_compares_with_each():
         torch.testing.assert_close((z0[c], z1[c]), expected)
 
 
-@pytest.mark.parametrize("name", ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow"])
+@pytest.mark.parametrize("name", ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow", "vicreg"])
 def test_pairs_compared_are_those_of_the_loss(name):
     """The statistics of a step, which the loss keeps itself, are those of the pair matrix."""
     options = {"symmetric": False, "queue": 0} if name == "moco" else {}
@@ -217,6 +223,34 @@ def test_tau_makes_heads_one_wider(name):
     assert tau.heads.widths[-1] == 6
     if name == "moco":
         assert tau.queue.z.shape == (1, 16, 6)
+
+
+def test_vicreg_has_expanders_without_a_last_bias():
+    first, second, last = (
+        layer for layer in make("vicreg").heads.head(0) if isinstance(layer, nn.Linear)
+    )
+    assert first.bias is not None
+    assert second.bias is not None
+    assert last.bias is None
+
+
+def test_supcon_needs_labels_and_scales_its_loss():
+    method, x = make("supcon"), views()
+    with pytest.raises(TypeError, match="learns from classes: give labels="):
+        method(x)
+    assert ("labels", "used in pre-training") in method.settings.facts()
+    assert method.settings.describe() == "supcon, 1 head, constant temperature, with labels"
+    scaled = make("supcon", loss_scale=3.0)
+    scaled.load_state_dict(method.state_dict())
+    torch.testing.assert_close(loss_of(scaled, x), 3 * loss_of(method, x))
+    with pytest.raises(ValueError, match="loss_scale must be a finite number above 0, got 0"):
+        make("supcon", loss_scale=0)
+
+
+def test_supcon_without_a_shared_class_is_simclr():
+    supcon, simclr, x = make("supcon", heads=2), make("simclr", heads=2), views()
+    simclr.load_state_dict(supcon.state_dict())
+    torch.testing.assert_close(supcon(x, labels=torch.arange(IMAGES)), simclr(x))
 
 
 def test_simsiam_predictors_keep_their_rate():

@@ -257,7 +257,8 @@ class DataSet:
             f"{height}×{width} pixels, {storage}; views of {self.image_size}×{self.image_size}"
         ]
         if self.probe is None:
-            lines.append("no labels in use: no accuracy is shown")
+            missing = "labels in use" if self.labels is None else "images held out"
+            lines.append(f"no {missing}: no accuracy is shown")
         else:
             lines.append(
                 f"{len(self.probe.classes)} classes: probed with "

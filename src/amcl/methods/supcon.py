@@ -34,6 +34,9 @@ class SupConSettings(HeadSettings):
         super().__post_init__()
         positive_number("loss_scale", self.loss_scale)
 
+    def describe(self) -> str:
+        return f"{super().describe()}, with labels"
+
     def facts(self) -> list[tuple[str, str]]:
         return [*super().facts(), ("labels", "used in pre-training")]
 

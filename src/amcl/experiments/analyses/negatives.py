@@ -20,7 +20,7 @@ def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[Table
     """Return both forms of the loss over the top κ, beside all negatives."""
     if not isinstance(base.method, ContrastiveSettings):
         raise ValueError(
-            f"{base.method.name} has no top κ of negatives: choose simclr, moco, mocov3, can or lgp."
+            f"{base.method.name} chooses no negatives: choose simclr, moco, mocov3, can or lgp."
         )
     amcl = with_amcl(base)
     kappas = dict.fromkeys(str(_kappa(value, base.negatives)) for value in values)
