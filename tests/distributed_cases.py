@@ -9,6 +9,7 @@ from amcl.temperature import (
     AdaptiveTemperature,
     AlignmentTemperature,
     ArtanhTemperature,
+    ConstantTemperature,
     FirstHeadTemperature,
     IndividualTemperature,
     LearnableTemperature,
@@ -34,6 +35,13 @@ def _correlation(temperature=None, **options):
     )
 
 
+def _supervised(temperature=None, **options):
+    return lambda: amcl.SupervisedContrastiveLoss(
+        HEADS, temperature() if temperature else AdaptiveTemperature(DIM), beta=0.3, **options
+    )
+
+
+LABELS = torch.tensor([0, 1, 0, 2, 1, 0, 3, 4])  # some classes are in both halves, some in one
 CASES = {
     "in-batch softmax": _contrastive(),
     "in-batch decoupled": _contrastive(positive_in_denominator=False),
@@ -85,6 +93,16 @@ CASES = {
         HEADS, AdaptiveTemperature(DIM, phi_gradient=False), beta=0.3
     ),
     "negative cosine": lambda: amcl.NegativeCosineLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
+    "supervised": _supervised(),
+    "supervised, in blocks": _supervised(max_pairs=40),
+    "supervised, two φ": _supervised(
+        lambda: SplitTemperature(
+            positive=AdaptiveTemperature(DIM), negative=AdaptiveTemperature(DIM)
+        )
+    ),
+    "supervised, TaU": _supervised(UncertaintyTemperature),
+    "VICReg": lambda: amcl.VICRegLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
+    "VICReg, constant τ": lambda: amcl.VICRegLoss(HEADS, ConstantTemperature(1.0)),
     "cross-correlation": _correlation(),
     "cross-correlation, TaU": _correlation(UncertaintyTemperature),
     "cross-correlation, φ on channels": _correlation(
@@ -105,19 +123,21 @@ class Model(nn.Module):
         self.support = Queue(HEADS, 10, width) if case == "neighbors" else None
         self.target_for_each_head = case.endswith("a target for each head")
 
-    def forward(self, x0: torch.Tensor, x1: torch.Tensor) -> torch.Tensor:
+    def forward(self, x0: torch.Tensor, x1: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         z0, z1 = self.heads(x0), self.heads(x1)
         if self.support is not None:
             return self.loss(self.support.nearest(z0), z1)
         if self.target_for_each_head:
             return self.loss(z0, z1, z0.roll(1, dims=-1), z1.roll(1, dims=-1))
+        if isinstance(self.loss, amcl.SupervisedContrastiveLoss):
+            return self.loss(z0, z1, labels)
         if isinstance(self.loss, amcl.NegativeCosineLoss):
             return self.loss(z0, z1, x0[:, :DIM], x1[:, :DIM])
         return self.loss(z0, z1) if self.queue is None else self.loss(z0, z1, self.queue)
 
 
 def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
-    """Loss, named gradients and buffers of one process's share of the same batch and model."""
+    """Loss, named gradients and buffers of the loss of one process's share of the same batch and model."""
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     try:
@@ -127,9 +147,9 @@ def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
         model.loss.temperature.set_num_images(IMAGES)
         model.loss.set_images(torch.arange(IMAGES)[share])
         wrapped = wrap(model)  # DDP averages in the backward pass, so it must live until then
-        value = wrapped(x0[share], x1[share])
+        value = wrapped(x0[share], x1[share], LABELS[share])
         value.backward()
     finally:
         torch.set_default_dtype(torch.float32)
     gradients = {name: p.grad for name, p in model.named_parameters()}
-    return value.detach(), gradients | dict(model.named_buffers())
+    return value.detach(), gradients | dict(model.loss.named_buffers())

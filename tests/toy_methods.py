@@ -46,6 +46,8 @@ SMALL = {
     "moco": (Flat, {"projector": (8, 5), "queue": 16}),
     "simsiam": (Flat, {"projector": (8, 5), "predictor": 4}),
     "barlow": (Flat, {"projector": (8, 8, 5)}),
+    "supcon": (Flat, {"projector": (8, 5)}),
+    "vicreg": (Flat, {"projector": (8, 8, 5)}),
     "mae": (Patched, DECODER),
     "can": (Patched, {"projector": (8, 5), **DECODER}),
     "mocov3": (Patched, {"projector": (8, 5), "predictor": 4}),
@@ -53,6 +55,16 @@ SMALL = {
     "byol": (Flat, {"projector": (8, 5), "predictor": 4}),
     "nnclr": (Flat, {"projector": (8, 5), "predictor": 4, "queue": 16}),
 }
+
+REFUSED = {
+    *((method, "uncertainty") for method in ("simsiam", "byol", "nnclr", "vicreg")),
+    *((method, "adaptive-negative") for method in ("simsiam", "byol", "vicreg")),
+    *((method, "isogclr") for method in ("simsiam", "byol", "vicreg", "barlow")),
+    ("vicreg", "learnable"),
+    ("vicreg", "artanh"),
+    ("barlow", "one-sided"),
+}
+"""Methods with temperatures that they do not take."""
 
 
 def settings_of(name, **options):
@@ -66,6 +78,11 @@ def make(name, **options):
 
 def views():
     return torch.randn(2, IMAGES, 3, SIZE, SIZE, dtype=torch.float64)
+
+
+def labels_of(method, images=IMAGES):
+    """What a method that learns from labels takes beside views: two classes."""
+    return {"labels": torch.arange(images) % 2} if method.settings.needs_labels else {}
 
 
 def part_encoders(method):

@@ -21,6 +21,8 @@ if _typing.TYPE_CHECKING:
         CrossCorrelationLoss,
         LossStats,
         NegativeCosineLoss,
+        SupervisedContrastiveLoss,
+        VICRegLoss,
     )
     from amcl.modules import ProjectionHeads
 
@@ -33,6 +35,8 @@ __all__ = [
     "LossStats",
     "NegativeCosineLoss",
     "ProjectionHeads",
+    "SupervisedContrastiveLoss",
+    "VICRegLoss",
     "functional",
     "load",
     "losses",

@@ -171,7 +171,7 @@ def test_a_momentum_copy_is_not_trained(name):
     assert cost.trained <= cost.training_parameters
 
 
-@pytest.mark.parametrize("name", ["simclr", "simsiam", "barlow"])
+@pytest.mark.parametrize("name", ["simclr", "simsiam", "barlow", "supcon", "vicreg"])
 def test_amcl_costs_more_in_training_and_nothing_at_inference(name):
     base, amcl = plain(name), with_amcl(name)
     assert (amcl.image_size, amcl.batch_size) == (base.image_size, base.batch_size) == (32, 8)

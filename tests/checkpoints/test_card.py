@@ -11,6 +11,7 @@ import yaml
 from amcl.checkpoints import open_model
 from amcl.checkpoints.card import CITATION, model_card
 from amcl.checkpoints.export import export
+from amcl.methods import SupConSettings
 from exports import IMAGES, result
 
 
@@ -45,6 +46,16 @@ def test_the_card_says_what_it_is(run):
     mean = open_model(run).mean
     assert f"| mean | {mean[0]!r} | {mean[1]!r} | {mean[2]!r} |" in text
     assert "## Scores" not in text  # none was measured
+
+
+def test_the_card_says_that_labels_were_used(run):
+    subject = open_model(run)
+    config = replace(subject.config, method=SupConSettings())
+    matter, text = front_matter(model_card(replace(subject, config=config)))
+    assert "pre-trained with labels on 2,000 images of builtin" in text
+    assert "| labels | used in pre-training |" in text
+    assert "self-supervised-learning" not in matter["tags"]
+    assert "self-supervised-learning" in front_matter(model_card(subject))[0]["tags"]
 
 
 def test_a_checkpoint_says_how_far_it_came(run):

@@ -90,6 +90,40 @@ def test_too_few_to_hold_any_out(tmp_path, class_folders):
     assert "too few labeled images" in images.describe()
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"probe": "none"}, {"validation": 0}, {"subset": 10}, {"memory": 0}], ids=str
+)
+def test_labels_of_training_images_stay_with_them(tmp_path, class_folders, options):
+    class_folders(tmp_path, ["ant", "cat"], each=20)
+    assert load(tmp_path, **options).labels is None  # unless a method learns from them
+    images = load(tmp_path, train_labels=True, **options)
+    assert len(images.train) == len(load(tmp_path, **options).train)
+    assert (images.probe is None) == (load(tmp_path, **options).probe is None)
+    assert "too few" not in images.describe()
+    files = [str(path) for path in sorted(tmp_path.glob("cat/*.png"))]
+    cats = fingerprints(FileImages(files, images.train.canvas[0]))
+    is_cat = [fingerprint in cats for fingerprint in fingerprints(images.train)]
+    assert images.labels.tolist() == is_cat
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        (["a/1.png", "a/2.png"], "there is one class, a/"),
+        (["a/1.png", "b/c/2.png"], "do not all lie in <class>/<file>"),
+        (["1.png"], "do not all lie in <class>/<file>"),
+    ],
+)
+def test_a_method_that_learns_from_labels_needs_classes(tmp_path, picture, layout, reason):
+    for number, name in enumerate(layout):
+        picture(tmp_path / name, number)
+    for options in ({}, {"probe": "none"}):
+        with pytest.raises(ValueError, match=rf"{reason}.*--labels folders.*--method simclr"):
+            load(tmp_path, train_labels=True, **options)
+    with pytest.raises(ValueError, match="labels='none' leaves them out: sort them into"):
+        load(tmp_path, train_labels=True, labels="none")
+
+
 @pytest.mark.parametrize("layout", [["a/1.png", "a/2.png"], ["a/1.png", "b/c/2.png"], ["1.png"]])
 def test_what_is_not_labeled_by_itself(tmp_path, picture, layout):
     for number, name in enumerate(layout * 1):

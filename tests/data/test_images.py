@@ -73,6 +73,9 @@ def test_description():
     plain = DataSet(probe=None, **known).describe()
     assert plain.startswith("x: 6 images to pre-train on, 4×4 pixels, in memory; views of 4×4")
     assert "no labels" in plain
+    supervised = DataSet(probe=None, labels=labeled.labels, **known).describe()
+    assert supervised.startswith("x: 6 images to pre-train on with their labels, 4×4 pixels")
+    assert "no images held out: no accuracy is shown" in supervised
     probe = Probe(labeled, labeled.subset(torch.arange(1)), ("a", "b"), "test")
     told = DataSet(probe=probe, unreadable=(("f.jpg", "empty"),), notes=("so",), **known).describe()
     assert "2 classes: probed with 1 image held out (test) against a bank of 6" in told

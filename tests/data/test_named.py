@@ -10,6 +10,7 @@ from torchvision import datasets
 from torchvision.datasets.utils import calculate_md5
 
 from amcl.data import cifar10, load_dataset
+from amcl.data.builtin import builtin
 from amcl.data.named import DATASETS, data_root
 from amcl.data.sets import stl10 as named_sets
 
@@ -160,6 +161,35 @@ def test_stl10(stl10):
     assert load_dataset("stl10", root=stl10, probe="none").probe is None
 
 
+def test_a_method_that_learns_from_labels_trains_on_the_labeled_part_of_stl10(stl10):
+    plain = load_dataset("stl10", root=stl10).probe
+    images = load_dataset("stl10", root=stl10, train_labels=True)
+    assert which(images.train) == which(plain.bank.images)
+    assert torch.equal(images.labels, plain.bank.labels)
+    assert which(images.probe.queries.images) == which(plain.queries.images)
+    everything = load_dataset("stl10", root=stl10, train_labels=True, probe="none")
+    assert len(everything.labels) == len(everything.train) == named_sets.COUNTS["train"]
+    assert everything.probe is None
+    few = load_dataset("stl10", root=stl10, train_labels=True, subset=5)
+    assert len(few.labels) == len(few.train) == 5
+
+
+def test_labels_of_cifar10_stay_with_its_images(tmp_path, monkeypatch):
+    content = tensors()
+    trust(monkeypatch, content)
+    save_file(content, tmp_path / "cifar10.safetensors")
+    for options in ({}, {"probe": "none"}, {"probe": "test", "subset": 20}):
+        images = load_dataset("cifar10", root=tmp_path, train_labels=True, **options)
+        assert images.labels.tolist() == [number % 10 for number in which(images.train)]
+    assert load_dataset("cifar10", root=tmp_path).labels is None
+
+
+def test_a_set_that_brings_no_labels_says_so(monkeypatch):
+    monkeypatch.setattr("amcl.data.load.load_builtin", lambda options: builtin())
+    with pytest.raises(ValueError, match=r"those of builtin have none.*--method simclr"):
+        load_dataset("builtin", train_labels=True)
+
+
 def test_stl10_cut_short(stl10):
     path = stl10 / "stl10_binary" / "unlabeled_X.bin"
     path.write_bytes(path.read_bytes()[:-1])
@@ -185,6 +215,11 @@ def test_tiny_imagenet(tmp_path, class_folders):
     assert images.probe.classes == ("n01", "n02")
     assert images.probe.queries.labels.tolist() == [1, 0]
     assert images.probe.bank.labels.tolist() == [0, 0, 0, 1, 1, 1]
+    for options in ({}, {"probe": "none"}):
+        labeled = load_dataset(
+            "tinyimagenet", root=tmp_path, workers=0, train_labels=True, **options
+        )
+        assert labeled.labels.tolist() == [0, 0, 0, 1, 1, 1]
     with pytest.raises(ValueError, match="test split of tiny-imagenet-200 are not public: use"):
         load_dataset("tinyimagenet", root=tmp_path, probe="test", workers=0)
     annotations.write_text("000.png\tn99\t0\t0\t9\t9\n")

@@ -13,6 +13,7 @@ from amcl.data import load_dataset
 from amcl.errors import RunError
 from amcl.evaluation.build import EvaluationData, input_transform, make_evaluation
 from amcl.evaluation.embed import embed
+from amcl.methods import SupConSettings
 
 
 @pytest.fixture
@@ -62,6 +63,25 @@ def test_images_that_were_trained_on_are_told(subject, folder, changed):
     assert evaluation.data.probe is not None
     assert "among those it was pre-trained on" in evaluation.notes[0]
     assert "pre-trained on" in evaluation.run("knn").details["notes"][0]
+
+
+def test_images_that_were_trained_on_with_labels_are_told(subject, folder):
+    run = of_run(subject, folder, probe="none")
+    run = replace(run, config=replace(run.config, method=SupConSettings()))
+    assert "pre-trained on, with their labels" in make_evaluation(run).notes[0]
+    unlabeled = make_evaluation(run, EvaluationData(labels="none"))
+    assert unlabeled.data.probe is None
+
+
+def test_validation_images_of_stl10_may_have_been_trained_on_with_labels(subject, monkeypatch):
+    """They are none of its unlabeled images, but are of those that SupCon is trained on."""
+    data = replace(load_dataset("builtin"), name="stl10")
+    monkeypatch.setattr("amcl.evaluation.build.load_dataset", lambda *args, **options: data)
+    run = of_run(subject, "stl10", probe="none")
+    on = EvaluationData(split="validation")
+    assert make_evaluation(run, on).notes == []
+    labeled = replace(run, config=replace(run.config, method=SupConSettings()))
+    assert "pre-trained on, with their labels" in make_evaluation(labeled, on).notes[0]
 
 
 def test_another_hold_out_than_the_runs_is_told(subject, folder):

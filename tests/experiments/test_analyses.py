@@ -27,10 +27,12 @@ def test_both_sides_of_a_method():
 
 
 @pytest.mark.parametrize("name", ANALYSES)
-@pytest.mark.parametrize("method", ["simclr", "moco", "simsiam", "barlow", "can", "byol", "nnclr"])
+@pytest.mark.parametrize(
+    "method", ["simclr", "moco", "simsiam", "barlow", "can", "byol", "nnclr", "supcon", "vicreg"]
+)
 def test_every_analysis_has_runs_for_every_method(name, method):
     base = recipes.recipe(f"builtin-{method}")
-    if name == "negatives" and method in ("simsiam", "barlow", "byol"):
+    if name == "negatives" and method in ("simsiam", "barlow", "byol", "supcon", "vicreg"):
         with pytest.raises(ValueError, match=f"^{method} .*simclr, moco, mocov3, nnclr"):
             ANALYSES[name].specs(base)
         return

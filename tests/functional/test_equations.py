@@ -11,7 +11,7 @@ import amcl
 from amcl.losses.forms import FORMS as LOSS_FORMS
 from amcl.temperature import AdaptiveTemperature, FirstHeadTemperature
 from covering import cover
-from reference import contrastive, cross_correlation, negative_cosine
+from reference import contrastive, cross_correlation, negative_cosine, supervised, vicreg
 from schemes import (
     ON_CHANNELS,
     SCHEMES,
@@ -346,6 +346,78 @@ def test_cross_correlation_gradients(scheme_name):
     temperature = SCHEMES[scheme_name].make(3).double()
     loss = amcl.CrossCorrelationLoss(2, temperature, lam=0.05, beta=0.3)
     check_gradients(loss, *projections(temperature, (2, 4, 3), (2, 4, 3)))
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("weights", [(25.0, 25.0, 1.0), (0.3, 2.0, 0.7)], ids=str)
+def test_vicreg(scheme_name, weights):
+    """With fewer images than channels, as many, and more."""
+    scheme = SCHEMES[scheme_name]
+    sizes = [((1, 3, 4), "mean"), ((3, 4, 4), "sum"), ((2, 5, 3), "mean")]
+    for ((c, n, d), reduction), (beta, prior_tau) in itertools.product(sizes, OMEGAS):
+        temperature = scheme.make(d).double()
+        loss = amcl.VICRegLoss(
+            c,
+            temperature,
+            invariance_weight=weights[0],
+            variance_weight=weights[1],
+            covariance_weight=weights[2],
+            beta=beta,
+            prior_tau=prior_tau,
+            head_reduction=reduction,
+        )
+        z0, z1 = projections(temperature, (c, n, d), (c, n, d))
+        expected = vicreg.vicreg(
+            c,
+            items(z0, temperature.extra_outputs),
+            items(z1, temperature.extra_outputs),
+            scheme.on_samples(temperature),
+            reduction,
+            weights=weights,
+            **reference_options({}, beta, prior_tau, d),
+        )
+        close(loss(z0, z1), expected)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("images", [3, 6])
+def test_vicreg_gradients(scheme_name, images):
+    temperature = SCHEMES[scheme_name].make(4).double()
+    loss = amcl.VICRegLoss(2, temperature, beta=0.3, covariance_weight=3.0)
+    check_gradients(loss, *projections(temperature, (2, images, 4), (2, images, 4)))
+
+
+LABELS = {"all differ": (4, 1, 2, 0, 3), "two classes": (0, 1, 1, 0, 1), "one class": (7,) * 5}
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+@pytest.mark.parametrize("labels", LABELS)
+def test_supervised_contrastive(scheme_name, labels):
+    scheme = SCHEMES[scheme_name]
+    for ((c, n, d), reduction), (beta, prior_tau) in itertools.product(SIZES, OMEGAS):
+        temperature = scheme.make(d).double()
+        loss = amcl.SupervisedContrastiveLoss(
+            c, temperature, beta=beta, prior_tau=prior_tau, head_reduction=reduction
+        )
+        z0, z1 = projections(temperature, (c, n, d), (c, n, d))
+        expected = supervised.supcon(
+            c,
+            items(z0, temperature.extra_outputs),
+            items(z1, temperature.extra_outputs),
+            LABELS[labels][:n],
+            scheme.on_samples(temperature),
+            reduction,
+            **reference_options({}, beta, prior_tau, d),
+        )
+        close(loss(z0, z1, torch.tensor(LABELS[labels][:n])), expected)
+
+
+@pytest.mark.parametrize("scheme_name", SCHEMES)
+def test_supervised_contrastive_gradients(scheme_name):
+    temperature = SCHEMES[scheme_name].make(3).double()
+    loss = amcl.SupervisedContrastiveLoss(2, temperature, beta=0.3)
+    z0, z1 = projections(temperature, (2, 4, 3), (2, 4, 3))
+    check_gradients(loss, z0, z1, torch.tensor([0, 1, 0, 2]))
 
 
 def test_raw_input_to_phi():

@@ -43,6 +43,20 @@ def test_blocks_never_hold_more_pairs_than_stated(form):
     assert largest(20_000) <= 20_000
 
 
+def test_supervised_blocks_never_hold_more_pairs_than_stated():
+    z0, z1 = torch.randn(2, 3, 64, 4, requires_grad=True).unbind(0)
+    labels = torch.arange(64) % 5
+
+    def largest(max_pairs):
+        with LargestTensor() as largest:
+            loss = amcl.SupervisedContrastiveLoss(3, AdaptiveTemperature(4), max_pairs=max_pairs)
+            loss(z0, z1, labels).backward()
+        return largest.elements
+
+    assert largest(10**9) >= 3 * 128 * 128
+    assert largest(5_000) <= 5_000
+
+
 def pairs_of(heads, n, m):
     """Pairs of a size, which take no memory."""
 

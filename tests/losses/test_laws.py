@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 
 import amcl
 from amcl.functional import sigma
-from amcl.temperature import AdaptiveTemperature
+from amcl.temperature import AdaptiveTemperature, SplitTemperature
 
 seeds = st.integers(0, 2**31)
 betas = st.floats(0.0, 5.0)
@@ -62,6 +62,47 @@ def test_scale_of_z_does_not_matter(seed, size, beta, form, scale):
     loss = make(size, beta, form)
     z0, z1, lengths = batch(seed, (c, n, d), (c, n, d), (c, n, 1))
     torch.testing.assert_close(loss(z0 * lengths.exp() * scale, z1), loss(z0, z1))
+
+
+@given(seeds, sizes, betas, st.integers(1, 60))
+def test_supervised_blocks_do_not_change_value_or_gradients(seed, size, beta, max_pairs):
+    c, n, d = size
+    temperature = SplitTemperature(
+        positive=AdaptiveTemperature(d), negative=AdaptiveTemperature(d)
+    ).double()
+    plain, blocked = (
+        amcl.SupervisedContrastiveLoss(c, temperature, beta=beta, max_pairs=most).eval()
+        for most in (None, max_pairs)
+    )
+    z0, z1 = (z.requires_grad_() for z in batch(seed, (c, n, d), (c, n, d)))
+    labels = torch.arange(n) % 2
+    inputs = [z0, z1, *temperature.parameters()]
+    value, other = plain(z0, z1, labels), blocked(z0, z1, labels)
+    torch.testing.assert_close(other, value, rtol=1e-12, atol=1e-12)
+    for a, b in zip(
+        torch.autograd.grad(other, inputs), torch.autograd.grad(value, inputs), strict=True
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@given(seeds, sizes, betas)
+def test_names_and_order_of_classes_do_not_matter(seed, size, beta):
+    c, n, d = size
+    loss = amcl.SupervisedContrastiveLoss(c, AdaptiveTemperature(d), beta=beta).double().eval()
+    z0, z1 = batch(seed, (c, n, d), (c, n, d))
+    labels, order = torch.arange(n) % 3, torch.randperm(n)
+    renamed = torch.tensor([70, -2, 9])[labels]
+    value = loss(z1[:, order], z0[:, order], renamed[order])
+    torch.testing.assert_close(value, loss(z0, z1, labels))
+
+
+@given(seeds, sizes, betas)
+def test_the_mean_of_projections_does_not_matter_to_vicreg(seed, size, beta):
+    c, n, d = size
+    loss = amcl.VICRegLoss(c, AdaptiveTemperature(d), beta=beta).double().eval()
+    z0, z1, shift = batch(seed, (c, n, d), (c, n, d), (c, 1, d))
+    torch.testing.assert_close(loss(z0 + 10 * shift, z1 + 10 * shift), loss(z0, z1))
+    torch.testing.assert_close(loss(z1, z0), loss(z0, z1))
 
 
 @given(seeds, sizes, betas, forms)
@@ -119,7 +160,9 @@ paper_space = {
 }
 corner = {"eta": 1e-5, "iota": 2.0, "beta": 10.0, "prior_tau": "literal"}
 floor = {"eta": 1e-5, "iota": 1e-5, "beta": 1e-5, "prior_tau": 0.1}
-all_forms = st.sampled_from(["contrastive", "negative_cosine", "cross_correlation"])
+all_forms = st.sampled_from(
+    ["contrastive", "negative_cosine", "cross_correlation", "vicreg", "supervised"]
+)
 
 
 def run_once(point, form, which, seed, autocast):
@@ -134,6 +177,10 @@ def run_once(point, form, which, seed, autocast):
         loss = amcl.ContrastiveLoss(3, temperature, **omega, **form)
     elif which == "negative_cosine":
         loss = amcl.NegativeCosineLoss(3, temperature, **omega)
+    elif which == "supervised":
+        loss = amcl.SupervisedContrastiveLoss(3, temperature, **omega)
+    elif which == "vicreg":
+        loss = amcl.VICRegLoss(3, temperature, **omega)
     else:
         loss = amcl.CrossCorrelationLoss(3, temperature, **omega)
     x0, x1 = torch.randn(2, 8, 20)
@@ -141,10 +188,12 @@ def run_once(point, form, which, seed, autocast):
         z0, z1 = heads(x0), heads(x1)
         assert z0.dtype == (torch.bfloat16 if autocast else torch.float32)
         targets = (z0[0], z1[0]) if which == "negative_cosine" else ()
+        targets = (torch.arange(8) % 3,) if which == "supervised" else targets
         value = loss(z0, z1, *targets)
     assert value.dtype == torch.float32
     assert value.isfinite()
-    assert value == loss(z0.float(), z1.float(), *(h.float() for h in targets))
+    full = [h.float() if h.is_floating_point() else h for h in targets]
+    assert value == loss(z0.float(), z1.float(), *full)
     value.backward()
     for name, p in [*heads.named_parameters(), *loss.named_parameters()]:
         assert p.grad is not None, name
@@ -159,5 +208,7 @@ def run_once(point, form, which, seed, autocast):
 @example(floor, {"form": "max"}, "contrastive", 2)
 @example(corner, {"form": "softmax"}, "cross_correlation", 3)
 @example(floor, {"form": "softmax"}, "negative_cosine", 4)
+@example(corner, {"form": "softmax"}, "vicreg", 5)
+@example(floor, {"form": "softmax"}, "supervised", 6)
 def test_finite_over_the_search_space_of_the_paper(autocast, point, form, which, seed):
     run_once(point, form, which, seed, autocast)

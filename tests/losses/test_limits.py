@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 import amcl
 from amcl.functional import (
+    invariance,
     literal_prior_tau,
     mises_fisher_weights,
     most_similar,
@@ -18,6 +19,7 @@ from amcl.functional import (
     softmax_contrast,
 )
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature
+from schemes import SCHEMES, projections
 
 BETAS = [0.0, 0.1, 10.0]
 
@@ -60,15 +62,15 @@ def test_without_the_positive_in_the_denominator_it_is_the_decoupled_loss(views,
     equal(loss(*views), expected)
 
 
-SCHEMES = {
+TWO_SCHEMES = {
     "constant": lambda: ConstantTemperature(0.2),
     "adaptive": lambda: AdaptiveTemperature(16).double(),
 }
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", TWO_SCHEMES)
 def test_dcl_is_the_softmax_without_the_positive_in_the_denominator(views, scheme):
-    temperature = SCHEMES[scheme]()
+    temperature = TWO_SCHEMES[scheme]()
     dcl = amcl.ContrastiveLoss(1, temperature, form="dcl", beta=0.3)
     plain = amcl.ContrastiveLoss(1, temperature, positive_in_denominator=False, beta=0.3)
     assert dcl(*views) == plain(*views)
@@ -85,9 +87,9 @@ def test_dclw_weights_far_positives_more(views):
     equal(amcl.ContrastiveLoss(1, ConstantTemperature(0.1), form="dclw")(*views), expected)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", TWO_SCHEMES)
 def test_wide_weights_of_dclw_are_one(views, scheme):
-    temperature = SCHEMES[scheme]()
+    temperature = TWO_SCHEMES[scheme]()
     dclw = amcl.ContrastiveLoss(1, temperature, form="dclw", dclw_sigma=1e9, beta=0.3)
     dcl = amcl.ContrastiveLoss(1, temperature, form="dcl", beta=0.3)
     torch.testing.assert_close(dclw(*views), dcl(*views), rtol=1e-8, atol=1e-8)
@@ -103,9 +105,9 @@ def test_weights_of_dclw_have_a_mean_of_one_in_each_head_and_stay_finite():
 
 
 @pytest.mark.parametrize("inside", [True, False])
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", TWO_SCHEMES)
 def test_hard_negatives_without_hardness_and_bias_are_the_softmax(views, scheme, inside):
-    temperature = SCHEMES[scheme]()
+    temperature = TWO_SCHEMES[scheme]()
     options = {"beta": 0.3, "positive_in_denominator": inside}
     hard = amcl.ContrastiveLoss(1, temperature, form="hard", hard_beta=0, debias=0, **options)
     assert hard(*views) == amcl.ContrastiveLoss(1, temperature, **options)(*views)
@@ -169,6 +171,33 @@ def test_one_head_and_a_queue_is_moco(views, beta):
     equal(loss(*views, queue), expected)
 
 
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_where_all_labels_differ_supcon_is_infonce(scheme):
+    """For every scheme, with its gradients."""
+    temperature = SCHEMES[scheme].make(4).double()
+    views = projections(temperature, (2, 6, 4), (2, 6, 4))
+    supervised = amcl.SupervisedContrastiveLoss(2, temperature, beta=0.3, prior_tau=0.2)
+    contrastive = amcl.ContrastiveLoss(2, temperature, beta=0.3, prior_tau=0.2)
+    value, expected = supervised(*views, torch.randperm(6) - 3), contrastive(*views)
+    torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
+    inputs = [*views, *temperature.parameters()]
+    for found, wanted in zip(
+        torch.autograd.grad(value, inputs), torch.autograd.grad(expected, inputs), strict=True
+    ):
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_one_head_and_constant_tau_is_supcon(views):
+    """As a cross-entropy with a target spread evenly over the positives."""
+    labels = torch.tensor([0, 1, 0, 2, 1, 0, 3, 3, 0]).repeat(2)
+    s = similarities(*views)
+    positive = (labels[:, None] == labels) & ~torch.eye(len(s), dtype=torch.bool)
+    log_share = (s / 0.2).log_softmax(1).masked_fill(~positive, 0.0)
+    expected = -(log_share.sum(1) / positive.sum(1)).mean()
+    loss = amcl.SupervisedContrastiveLoss(1, ConstantTemperature(0.2))
+    equal(loss(*views, labels[:9]), expected)
+
+
 def test_one_head_against_the_other_view_is_moco_v3(views):
     q, k = (F.normalize(z[0], dim=1) for z in views)
     expected = F.cross_entropy(q @ k.T / 0.2, torch.arange(9))
@@ -223,6 +252,28 @@ def test_unit_tau_is_barlow_twins_plus_a_constant(views, beta):
         1, ConstantTemperature(1.0), lam=0.005, beta=beta, omega_reduction="sum"
     )
     equal(literal(*views), on_diag + 0.005 * off_diag + beta * (16 - 16 * 15))
+
+
+@pytest.mark.parametrize("images", [9, 40])
+def test_unit_tau_is_vicreg_as_its_code_has_it(images):
+    """With fewer images than channels, and more."""
+    x, y = 0.8 * torch.randn(2, images, 16, dtype=torch.float64) + 0.3
+    std = [torch.sqrt(z.var(dim=0) + 1e-4) for z in (x, y)]
+    cov = [torch.cov(z.T).fill_diagonal_(0.0) for z in (x, y)]
+    expected = 25 * F.mse_loss(x, y) + sum(25 * F.relu(1 - s).mean() / 2 for s in std)
+    expected += sum(each.square().sum() / 16 for each in cov)
+    equal(amcl.VICRegLoss(1, ConstantTemperature(1.0))(x, y), expected)
+
+
+def test_the_invariance_of_vicreg_has_its_minimum_inside_whatever_the_distance():
+    """d/τ + β (log τ/τ₀ + 1/τ) is least at τ₀ (1 + d/β), also where d = 0."""
+    beta, prior_tau = 0.5, 0.8
+    for distance in (0.0, 0.1, 2.0):
+        expected = prior_tau * (1 + distance / beta)
+        grid = expected * torch.linspace(0.5, 2.0, 1501, dtype=torch.float64).view(1, -1, 1)
+        z0 = torch.zeros(1, 1501, 4, dtype=torch.float64)
+        value = invariance(z0, z0 + math.sqrt(distance), grid, beta, prior_tau)
+        assert grid.flatten()[value.argmin()].item() == pytest.approx(expected, rel=1e-3)
 
 
 def test_at_beta_one_the_pair_form_is_the_log_of_a_gaussian():

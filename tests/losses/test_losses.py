@@ -154,6 +154,43 @@ def test_correlations_need_two_images():
         loss(torch.randn(3, 6, 8), torch.randn(3, 5, 8))
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, 1, 2, 0, 1, 2], r"labels must be a tensor \(N,\), got list"),
+        (torch.rand(6), r"whole numbers.*got torch.float32: use labels.long\(\)"),
+        (torch.arange(5), r"\(N,\) with N = 6, got \(5,\)"),
+        (torch.arange(12), r"got \(12,\): give one class for each image, not for each view"),
+        (torch.eye(6, dtype=torch.long), r"got \(6, 6\)"),
+    ],
+)
+def test_labels_that_do_not_fit(labels, message):
+    loss = amcl.SupervisedContrastiveLoss(3, ConstantTemperature())
+    z0, z1 = torch.randn(2, 3, 6, 8)
+    with pytest.raises((ValueError, TypeError), match=message):
+        loss(z0, z1, labels)
+    with pytest.raises((ValueError, TypeError), match=message):
+        loss.pair_matrix(z0, z1, labels)
+
+
+def test_one_image_has_nothing_to_be_compared_with():
+    loss = amcl.SupervisedContrastiveLoss(3, ConstantTemperature())
+    with pytest.raises(ValueError, match="at least N = 2 images"):
+        loss(*torch.randn(2, 3, 1, 8), torch.zeros(1, dtype=torch.long))
+
+
+def test_variances_need_two_images():
+    loss = amcl.VICRegLoss(3, ConstantTemperature(1.0))
+    with pytest.raises(ValueError, match="at least 2 images, got 1: enlarge the batch"):
+        loss(*torch.randn(2, 3, 1, 8))
+
+
+@pytest.mark.parametrize("name", ["invariance_weight", "variance_weight", "covariance_weight"])
+def test_weights_of_vicreg_are_checked(name):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number, at least 0, got -1"):
+        amcl.VICRegLoss(3, ConstantTemperature(1.0), **{name: -1.0})
+
+
 @pytest.mark.parametrize("shape", [(5, 8), (6, 7), (2, 6, 8)])
 def test_targets_that_do_not_fit(shape):
     z, h = torch.randn(3, 6, 8), torch.randn(shape)

@@ -7,6 +7,7 @@ import amcl
 from amcl.temperature import AdaptiveTemperature, ConstantTemperature, SplitTemperature
 from reference.cross_correlation import columns, correlation
 from reference.temperature import sim
+from reference.vicreg import less_the_mean
 from schemes import ON_CHANNELS, SCHEMES, items, pair_up, projections
 
 HEADS, IMAGES, DIM = 2, 4, 5
@@ -56,6 +57,39 @@ def test_predictions_with_targets(name, shared):
     close(found.tau, every(IMAGES, lambda c, i, j: tau("positive", c, first[i], second[j])))
 
 
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("labels", [None, (0, 1, 0, 2)])
+def test_labels_say_which_pairs_are_positive(name, labels):
+    scheme = SCHEMES[name]
+    temperature = scheme.make(DIM).double()
+    z0, z1 = projections(temperature, *[(HEADS, IMAGES, DIM)] * 2)
+    loss = amcl.SupervisedContrastiveLoss(HEADS, temperature)
+    found = loss.pair_matrix(z0, z1, None if labels is None else torch.tensor(labels))
+    classes = labels or range(IMAGES)
+    first, second = (items(z, temperature.extra_outputs) for z in (z0, z1))
+    pair_up(first, second)
+    tau = scheme.on_samples(temperature)
+
+    def of_pair(c, i, j):
+        return tau(sign(classes[i], classes[j]), c, first[i], second[j])
+
+    close(found.s, every(IMAGES, lambda c, i, j: sim(first[i].z[c], second[j].z[c])))
+    close(found.tau, every(IMAGES, of_pair))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_pairs_of_vicreg_are_seen_from_their_mean(name):
+    scheme = SCHEMES[name]
+    temperature = scheme.make(DIM).double()
+    z0, z1 = projections(temperature, *[(HEADS, IMAGES, DIM)] * 2)
+    found = amcl.VICRegLoss(HEADS, temperature).pair_matrix(z0, z1)
+    first, second = less_the_mean(*(items(z, temperature.extra_outputs) for z in (z0, z1)))
+    pair_up(first, second)
+    tau = scheme.on_samples(temperature)
+    close(found.s, every(IMAGES, lambda c, i, j: sim(first[i].z[c], second[j].z[c])))
+    close(found.tau, every(IMAGES, lambda c, i, j: tau("positive", c, first[i], second[j])))
+
+
 @pytest.mark.parametrize("name", ON_CHANNELS)
 def test_channels(name):
     scheme = SCHEMES[name]
@@ -78,6 +112,8 @@ def test_channels(name):
 def test_what_is_compared_is_said():
     assert amcl.ContrastiveLoss(2, ConstantTemperature()).items == "images"
     assert amcl.NegativeCosineLoss(2, ConstantTemperature()).items == "images"
+    assert amcl.VICRegLoss(2, ConstantTemperature()).items == "images"
+    assert amcl.SupervisedContrastiveLoss(2, ConstantTemperature()).items == "images"
     assert amcl.CrossCorrelationLoss(2, ConstantTemperature()).items == "channels"
 
 
@@ -89,8 +125,9 @@ def test_bounds_are_those_of_the_sign():
     assert found[2:] == (None, (0.5, 1.5))
     reverse = SplitTemperature(positive=adaptive, negative=ConstantTemperature())
     assert amcl.ContrastiveLoss(1, reverse).pair_matrix(z, z)[2:] == ((0.5, 1.5), None)
-    # Every pair of SimSiam has the τ of the positive branch.
-    assert amcl.NegativeCosineLoss(1, reverse).pair_matrix(z, z)[2:] == ((0.5, 1.5), (0.5, 1.5))
+    # Every pair of SimSiam and of VICReg has the τ of the positive branch.
+    for loss in (amcl.NegativeCosineLoss(1, reverse), amcl.VICRegLoss(1, reverse)):
+        assert loss.pair_matrix(z, z)[2:] == ((0.5, 1.5), (0.5, 1.5))
     channels = amcl.CrossCorrelationLoss(1, adaptive).pair_matrix(z, z)
     assert channels.positive_bounds == channels.negative_bounds == adaptive.channel_bounds()
 
@@ -106,7 +143,11 @@ def test_pairs_are_computed_in_full_precision():
 
 
 @pytest.mark.parametrize(
-    "make", [amcl.ContrastiveLoss, amcl.NegativeCosineLoss, amcl.CrossCorrelationLoss]
+    "make",
+    [
+        *(amcl.ContrastiveLoss, amcl.NegativeCosineLoss, amcl.CrossCorrelationLoss),
+        *(amcl.SupervisedContrastiveLoss, amcl.VICRegLoss),
+    ],
 )
 def test_views_of_other_images_are_refused(make):
     loss = make(1, ConstantTemperature())

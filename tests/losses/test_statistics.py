@@ -37,6 +37,8 @@ LOSSES = {
     ),
     "cross_correlation": lambda t: amcl.CrossCorrelationLoss(2, t, beta=0.3),
     "negative_cosine": lambda t: amcl.NegativeCosineLoss(2, t, beta=0.3),
+    "supervised": lambda t: amcl.SupervisedContrastiveLoss(2, t, beta=0.3),
+    "VICReg": lambda t: amcl.VICRegLoss(2, t, beta=0.3),
 }
 
 
@@ -45,6 +47,8 @@ def call(loss, temperature, **options):
     targets = ()
     if isinstance(loss, amcl.NegativeCosineLoss):
         targets = torch.randn(2, 5, 4, dtype=torch.float64).unbind(0)
+    if isinstance(loss, amcl.SupervisedContrastiveLoss):
+        targets = (torch.tensor([0, 1, 0, 2, 0]),)
     return loss(z0, z1, *targets, **options)
 
 
@@ -72,6 +76,25 @@ def test_asking_does_not_change_the_loss_and_not_asking_computes_nothing(name, m
     monkeypatch.setattr(PairStats, "of", forbidden)
     torch.manual_seed(1)
     assert call(loss, temperature) == value
+
+
+def test_statistics_of_supervised_pairs_follow_the_labels():
+    c, n, d = 2, 5, 4
+    temperature = AdaptiveTemperature(d, phi_output="plain").double()
+    z0, z1 = torch.randn(2, c, n, d, dtype=torch.float64)
+    labels = torch.tensor([0, 1, 0, 2, 0])
+    loss = amcl.SupervisedContrastiveLoss(c, temperature, beta=0.3, max_pairs=25)
+    _, stats = loss(z0, z1, labels, return_stats=True)
+    z = F.normalize(torch.cat([z0, z1], dim=1), dim=-1)
+    keys = temperature.phi(z)
+    s, tau = z @ z.mT, sigma(keys @ keys.mT, temperature.eta, temperature.iota)
+    same = labels.repeat(2)[:, None] == labels.repeat(2)
+    positive = same & ~torch.eye(2 * n, dtype=torch.bool)
+    for mask, found in ((positive, stats.positive), (~same, stats.negative)):
+        for head in range(c):
+            assert found.count[head] == mask.sum()
+            torch.testing.assert_close(found.s[head], s[head][mask].mean())
+            torch.testing.assert_close(found.tau[head], tau[head][mask].mean())
 
 
 def test_statistics_are_those_of_all_pairs():

@@ -4,34 +4,25 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.methods import METHODS, make_method
 from amcl.seeds import generator
+from amcl.temperature import TEMPERATURES
 from toy_methods import (
     IMAGES,
+    REFUSED,
     SMALL,
     Patched,
+    labels_of,
     make,
     part_encoders,
     settings_of,
     views,
 )
 
-SCHEMES = (
-    "constant",
-    "learnable",
-    "adaptive",
-    "adaptive-positive",
-    "adaptive-negative",
-    "first-head",
-    "uncertainty",
-    "scheduled",
-)
-REFUSED = {
-    *((method, "uncertainty") for method in ("simsiam", "byol", "nnclr")),
-    *((method, "adaptive-negative") for method in ("simsiam", "byol")),
-}
+SCHEMES = TEMPERATURES.names()
 WITH_HEADS = [name for name in METHODS if METHODS[name].settings_class.has_heads]
 ACCEPTED = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
 
@@ -48,8 +39,11 @@ UNTRAINED = {
 
 def loss_of(method, views, **options):
     """The loss of as many views as the method takes, with the same masks and noise each time."""
+    method.set_num_images(views.shape[1])
+    method.set_images(torch.arange(views.shape[1]))
     drawn = method.draw(views.shape[1], generator("drawn"))
     beside = {} if drawn is None else {"drawn": drawn}
+    beside |= labels_of(method, views.shape[1])
     return method(views[: method.num_views], **beside, **options)
 
 
@@ -98,7 +92,7 @@ def test_every_trained_parameter_gets_a_gradient(name, scheme):
 
 
 @pytest.mark.parametrize("form", ["dcl", "dclw", "hard", "sigmoid"])
-@pytest.mark.parametrize("name", [m for m in METHODS if METHODS[m].settings_class.has_negatives])
+@pytest.mark.parametrize("name", [m for m in METHODS if hasattr(METHODS[m].settings_class, "form")])
 def test_every_contrastive_method_has_every_form_of_the_loss(name, form):
     method = make(name, heads=2, temperature="adaptive", form=form)
     assert method.loss.contrast_form.name == form
@@ -175,7 +169,7 @@ def compared_by_hand(method, name, x0, x1, c):
         project, predict = method.heads.head(c % method.heads.num_heads), method.predictors.head(c)
         return predict(project(first)), project(second)
     project = method.heads.head(c)
-    if name in ("simclr", "barlow", "can"):
+    if name in ("simclr", "barlow", "can", "supcon", "vicreg"):
         return project(first), project(second)
     if name == "nnclr":
         queue = method.queue.z[c]
@@ -211,7 +205,7 @@ def test_simsiam_with_a_projector_a_head_compares_with_each():
 
 
 @pytest.mark.parametrize(
-    "name", ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow", "byol", "nnclr"]
+    "name", ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow", "byol", "nnclr", "vicreg"]
 )
 def test_pairs_compared_are_those_of_the_loss(name):
     """The statistics of a step, which the loss keeps itself, are those of the pair matrix."""
@@ -235,6 +229,34 @@ def test_tau_makes_heads_one_wider(name):
     assert tau.heads.widths[-1] == 6
     if name == "moco":
         assert tau.queue.z.shape == (1, 16, 6)
+
+
+def test_vicreg_has_expanders_without_a_last_bias():
+    first, second, last = (
+        layer for layer in make("vicreg").heads.head(0) if isinstance(layer, nn.Linear)
+    )
+    assert first.bias is not None
+    assert second.bias is not None
+    assert last.bias is None
+
+
+def test_supcon_needs_labels_and_scales_its_loss():
+    method, x = make("supcon"), views()
+    with pytest.raises(TypeError, match="learns from classes: give labels="):
+        method(x)
+    assert ("labels", "used in pre-training") in method.settings.facts()
+    assert method.settings.describe() == "supcon, 1 head, constant temperature, with labels"
+    scaled = make("supcon", loss_scale=3.0)
+    scaled.load_state_dict(method.state_dict())
+    torch.testing.assert_close(loss_of(scaled, x), 3 * loss_of(method, x))
+    with pytest.raises(ValueError, match="loss_scale must be a finite number above 0, got 0"):
+        make("supcon", loss_scale=0)
+
+
+def test_supcon_without_a_shared_class_is_simclr():
+    supcon, simclr, x = make("supcon", heads=2), make("simclr", heads=2), views()
+    simclr.load_state_dict(supcon.state_dict())
+    torch.testing.assert_close(supcon(x, labels=torch.arange(IMAGES)), simclr(x))
 
 
 def test_simsiam_predictors_keep_their_rate():

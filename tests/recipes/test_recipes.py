@@ -12,7 +12,7 @@ from amcl.backbones import Backbone
 from amcl.methods import METHODS, make_method
 from factories import change
 
-RESNETS = ("simclr", "moco", "simsiam", "barlow", "byol", "nnclr")
+RESNETS = ("simclr", "moco", "simsiam", "barlow", "byol", "nnclr", "supcon", "vicreg")
 VITS = ("mae", "can", "mocov3", "lgp")
 SETS = ("builtin", "folder", "cifar10", "cifar100", "stl10", "tinyimagenet", "imagenet")
 
@@ -227,6 +227,64 @@ def test_imagenet_nnclr():
         *("method.temperature.tau", "method.projector", "method.projector_norm"),
         *("method.projector_last_norm", "method.predictor", "method.queue", "hardware.sync_norm"),
     ) == (0.1, (2048, 2048, 256), True, "affine", 4096, 98304, True)
+
+
+def test_imagenet_vicreg():
+    """The run of 1000 epochs of the original repository."""
+    assert figures(
+        "imagenet-vicreg",
+        *("method.projector", "method.projector_norm", "method.projector_last_norm"),
+        *("method.invariance_weight", "method.variance_weight", "method.covariance_weight"),
+        *("optimizer.name", "optimizer.weight_decay", "optimizer.warmup_epochs"),
+        *("optimizer.final_lr", "optimizer.lars_trust", "run.batch_size", "run.epochs"),
+        *("views.blur_p", "views.solarize_p", "views.jitter", "views.crop_scale"),
+    ) == (
+        *((8192, 8192, 8192), True, "none", 25, 25, 1, "lars", 1e-6, 10, 0.001, 0.001, 2048, 1000),
+        *((1.0, 0.1), (0.0, 0.2), (0.4, 0.4, 0.2, 0.1), (0.08, 1.0)),
+    )
+    assert recipes.recipe("imagenet-vicreg").optimizer.peak_rate(2048) == pytest.approx(1.6)
+
+
+def test_cifar_vicreg():
+    """The figures of solo-learn."""
+    assert figures(
+        "cifar10-vicreg",
+        *("method.projector", "optimizer.name", "optimizer.lr", "optimizer.weight_decay"),
+        *("optimizer.lars_trust", "optimizer.warmup_epochs", "run.batch_size", "run.epochs"),
+        *("views.operations", "views.crop_scale", "views.jitter", "views.solarize_p"),
+    ) == (
+        *((2048, 2048, 2048), "lars", 0.3, 1e-4, 0.02, 10, 256, 1000),
+        *("acdes", (0.2, 1.0), (0.4, 0.4, 0.2, 0.1), (0.1, 0.1)),
+    )
+
+
+def test_vicreg_holds_temperatures_by_omega_alone():
+    scheme = recipes.recipe("cifar10-vicreg-amcl").method.temperature
+    assert (scheme.tau, scheme.beta, scheme.phi_gradient) == (1.0, 1.0, False)
+
+
+def test_cifar_supcon():
+    """The figures of the authors' PyTorch code."""
+    assert figures(
+        "cifar10-supcon",
+        *("method.temperature.tau", "method.projector", "optimizer.name", "optimizer.lr"),
+        *("optimizer.weight_decay", "optimizer.warmup_epochs", "optimizer.final_lr"),
+        *("run.batch_size", "run.epochs", "views.operations", "views.crop_scale", "views.jitter"),
+    ) == (
+        *(0.1, (512, 128), "sgd", 0.5, 1e-4, 10, 0.001, 1024, 1000),
+        *("acde", (0.2, 1.0), (0.4, 0.4, 0.4, 0.1)),
+    )
+    assert recipes.recipe("cifar10-supcon").method.loss_scale == pytest.approx(0.1 / 0.07)
+
+
+def test_imagenet_supcon():
+    """The figures of the authors' TensorFlow code, which multiplies the loss by τ."""
+    assert figures(
+        "imagenet-supcon",
+        *("method.temperature.tau", "method.loss_scale", "method.projector", "optimizer.name"),
+        *("optimizer.weight_decay", "optimizer.warmup_epochs", "run.batch_size", "run.epochs"),
+    ) == (0.1, 0.1, (2048, 128), "lars", 1e-3, 12, 6144, 350)
+    assert recipes.recipe("imagenet-supcon").optimizer.peak_rate(6144) == pytest.approx(9.6)
 
 
 @pytest.mark.parametrize("method", RESNETS)

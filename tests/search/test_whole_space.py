@@ -253,6 +253,11 @@ def loss_of(method, config, temperature):
     if method == "simsiam":
         loss = losses.NegativeCosineLoss(settings.heads, temperature, **common)
         return lambda z: loss(z[0], z[1], z[0].detach(), z[1].detach())
+    if method == "vicreg":
+        return lambda z: losses.VICRegLoss(settings.heads, temperature, **common)(*z)
+    if method == "supcon":
+        loss = losses.SupervisedContrastiveLoss(settings.heads, temperature, **common)
+        return lambda z: loss(*z, torch.arange(z.shape[2]) % 3)
     if method == "barlow":
         return lambda z: losses.CrossCorrelationLoss(settings.heads, temperature, **common)(*z)
     loss = losses.ContrastiveLoss(
@@ -262,7 +267,7 @@ def loss_of(method, config, temperature):
 
 
 @pytest.mark.parametrize("kind", ["random", "equal", "opposite", "zero"])
-@pytest.mark.parametrize("method", ["simclr", "simsiam", "barlow"])
+@pytest.mark.parametrize("method", ["simclr", "simsiam", "barlow", "supcon", "vicreg"])
 def test_corners_are_finite_where_temperatures_reach_their_bounds(method, kind, temperatures):
     """At its start φ gives every pair nearly the same τ; here it spans the whole range."""
     base = with_values(tiny(method, "imagenet"), {"phi_output": "plain"})

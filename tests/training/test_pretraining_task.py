@@ -14,7 +14,7 @@ from amcl.backbones import Backbone
 from amcl.checkpoints import read_metrics
 from amcl.checkpoints.files import load_checkpoint
 from amcl.config import Config
-from amcl.data import Batch, load_dataset
+from amcl.data import Batch, load_dataset, stream
 from amcl.methods import make_method
 from amcl.training import pretrain
 from amcl.training.hardware import make_fabric
@@ -135,6 +135,36 @@ def test_a_masked_batch_in_parts_is_the_same_batch(tmp_path):
     )
     assert len(set(whole)) == 4
     assert cut == pytest.approx(whole, rel=1e-5)
+
+
+def labeled_folder(path: Path) -> Path:
+    """Two classes of twelve pictures, of which one cannot be read."""
+    for name in ("a", "b"):
+        picture_folder(path / name, count=12)
+    (path / "a" / "011.png").write_bytes(b"no picture")
+    return path
+
+
+def test_labels_are_those_of_the_images_that_were_read(tmp_path):
+    """A file that cannot be read is replaced by the next one, here of another class."""
+    folder = labeled_folder(tmp_path / "pictures")
+    config = tiny_vit("supcon", folder)
+    data = load_dataset(
+        str(folder), image_size=16, workers=0, validation=0, memory=0, train_labels=True
+    )
+    task = task_of(config, data, Plan(24, 3, 1, 1, 0, 0, 1))
+    (batch,) = stream(data.train, [torch.tensor([11, 0, 20])], workers=0)
+    assert task.inputs(batch, 0)[1]["labels"].tolist() == [1, 0, 1]
+    unlabeled = task_of(config, replace(data, labels=None), Plan(24, 3, 1, 1, 0, 0, 1))
+    with pytest.raises(ValueError, match=r"SupCon learns from labels.*train_labels=True"):
+        unlabeled.inputs(batch, 0)
+
+
+def test_a_run_that_learns_from_labels_needs_them_before_it_begins(tmp_path):
+    folder = picture_folder(tmp_path / "pictures")
+    with pytest.raises(ValueError, match=r"do not all lie in <class>/<file>.*--labels folders"):
+        pretrain(tiny_vit("supcon", folder), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_accumulated_steps_see_every_image_once(tmp_path):

@@ -23,7 +23,9 @@ from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 pytestmark = pytest.mark.usefixtures("few_images")
 
 
-@pytest.mark.parametrize("method", ["simclr", "moco", "simsiam", "barlow", "byol", "nnclr"])
+@pytest.mark.parametrize(
+    "method", ["simclr", "moco", "simsiam", "barlow", "byol", "nnclr", "supcon", "vicreg"]
+)
 def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
     config = small_run(method)
     pretrain(config, tmp_path / "straight")

@@ -9,6 +9,7 @@ from amcl.backbones import SMALL
 from amcl.data import DataSet, Images, stream
 from amcl.data.split import sample
 from amcl.evaluation.build import CROP
+from amcl.losses import SupervisedContrastiveLoss
 from amcl.methods import HeadMethod, Method
 from amcl.metrics.features import eval_mode
 from amcl.metrics.knn import check_finite
@@ -176,7 +177,8 @@ def pair_sample(
         outputs = compute(read, generator(settings.seed, "views"))
         for name in ("h", "h0", "h1"):
             check_finite(name, getattr(outputs, name))
-        matrices = _matrices(method, *outputs.projections)
+        labels = None if labels is None else labels[read.indices]
+        matrices = _matrices(method, labels, *outputs.projections)
     return PairSample(
         h=outputs.h,
         h0=outputs.h0,
@@ -184,7 +186,7 @@ def pair_sample(
         **matrices,
         views=outputs.views,
         images=read.pixels,
-        labels=None if labels is None else labels[read.indices],
+        labels=labels,
         classes=classes,
         source=f"{part} images of {data.name}",
         unreadable=read.unreadable,
@@ -273,14 +275,22 @@ class _Forward:
         return values.round_().clamp_(0, 255).to(torch.uint8).cpu()
 
 
-def _matrices(method: Method, *projections: torch.Tensor) -> dict[str, Any]:
-    """Return similarities and temperatures, as `PairSample` names them."""
+def _matrices(
+    method: Method, labels: torch.Tensor | None, *projections: torch.Tensor
+) -> dict[str, Any]:
+    """Return similarities and temperatures, as `PairSample` names them.
+
+    The labels decide about temperatures where a method learns from them.
+    """
     names = ("s", "tau", "channel_tau", "positive_bounds", "negative_bounds")
     matrices: dict[str, Any] = dict.fromkeys(names)
     if not isinstance(method, HeadMethod):
         return matrices
     z0, z1 = projections
-    matrix = method.loss.pair_matrix(z0, z1)
+    if isinstance(method.loss, SupervisedContrastiveLoss):
+        matrix = method.loss.pair_matrix(z0, z1, labels)
+    else:
+        matrix = method.loss.pair_matrix(z0, z1)
     if not (matrix.s.isfinite().all() and matrix.tau.isfinite().all()):
         raise ValueError("the heads give values that are not finite: the weights are damaged.")
     of_images = method.loss.items == "images"

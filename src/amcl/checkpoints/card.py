@@ -62,7 +62,9 @@ def scores_of(model: LoadedModel) -> list[Result]:
 
 
 def _front_matter(model: LoadedModel) -> str:
-    tags = ["self-supervised-learning", "timm", model.backbone.settings.name]
+    tags = ["timm", model.backbone.settings.name]
+    if model.config is None or not model.config.method.needs_labels:
+        tags.insert(0, "self-supervised-learning")
     if model.config is not None:
         tags.append(model.config.method.name)
         if model.config.method.has_negatives:
@@ -94,9 +96,10 @@ def _about(model: LoadedModel) -> str:
     method = model.config.method.label
     images = "images" if model.images is None else f"{model.images:,} images"
     data = _cell(model.config.data.name)
+    use = "with labels" if model.config.method.needs_labels else "without labels"
     return (
         f"# {network}, pre-trained with {method}\n\n"
-        f"A backbone, pre-trained without labels on {images} of {data}. {features}"
+        f"A backbone, pre-trained {use} on {images} of {data}. {features}"
     )
 
 

@@ -58,7 +58,8 @@ class DataSettings:
     canvas: int | None = None
     """Pixels a side that a folder's pictures are kept at; none: 1.5 times the image size."""
     labels: Literal["auto", "folders", "none"] = "auto"
-    """Sub-folders are classes, for probes only; auto: where each image lies in one of them."""
+    """Sub-folders are classes, for probes and for methods that learn from labels; auto: where each
+    image lies in one of them."""
     probe: Literal["validation", "test", "none"] = "validation"
     """What is watched while training: images held out of the training split, or the test split."""
     validation: int = 1000

@@ -72,7 +72,8 @@ def load_builtin(options: LoadOptions) -> DataSet:
     bank = data.probe.bank.subset(choose_subset(data.probe.bank.labels, options.subset))
     probe = replace(data.probe, bank=bank) if options.uses_labels else None
     image_size = options.image_size or data.image_size
-    return replace(data, train=bank.images, probe=probe, image_size=image_size)
+    labels = bank.labels if options.train_labels else None
+    return replace(data, train=bank.images, labels=labels, probe=probe, image_size=image_size)
 
 
 def _draw(n: int, split: str) -> Labeled:

@@ -66,6 +66,7 @@ def dataset_from_files(
     )
     images, read_indices = reader.read(train)
     probe = None
+    labels = None
     if train.labels is not None:
         labeled = Labeled(images, train.labels[read_indices])
         if queries is not None:
@@ -75,8 +76,10 @@ def dataset_from_files(
             held_out = reader.into_memory(held_out)
             labeled = labeled.subset(_positions(train_indices, read_indices))
         images = labeled.images
+        labels = labeled.labels if options.train_labels else None
         if len(held_out.images) == 0:
-            all_notes.append("too few labeled images to hold any out")
+            if options.uses_labels:
+                all_notes.append("too few labeled images to hold any out")
         else:
             count = len(labeled.labels)
             bank = labeled.subset(sample(count, options.bank_size(count), options.seed))
@@ -84,6 +87,7 @@ def dataset_from_files(
     return DataSet(
         name=name,
         train=images,
+        labels=labels,
         probe=probe,
         image_size=image_size,
         mean=mean,
@@ -143,7 +147,7 @@ def _split(
 ) -> tuple[Listing, torch.Tensor, torch.Tensor]:
     """Return the files that are used, and among them the indices to train on and to hold out."""
     labels = files.strata
-    if files.labels is None or queries is not None:
+    if files.labels is None or queries is not None or not options.uses_labels:
         train = choose_subset(labels, options.subset, usable)
         held_out = torch.empty(0, dtype=torch.long)
     else:

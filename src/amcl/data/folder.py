@@ -6,7 +6,7 @@ from pathlib import Path
 from amcl.data.file_dataset import dataset_from_files
 from amcl.data.images import DataSet, counted
 from amcl.data.listing import Listing, has_images, list_images
-from amcl.data.options import Labels, LoadOptions
+from amcl.data.options import Labels, LoadOptions, missing_labels
 from amcl.data.split_folders import Role, Splits, find_splits, role_of
 
 _USES: dict[Role, str] = {
@@ -126,7 +126,7 @@ def _label_splits(
 ) -> tuple[Listing, Listing | None, str]:
     """Return files to train on, those of a split to probe with, and why there are no labels."""
     unlabeled = listings["train"]
-    if not options.uses_labels:
+    if not options.reads_labels:
         return unlabeled, None, ""
 
     def label_split(role: Role, classes: tuple[str, ...] = ()) -> tuple[Listing, str]:
@@ -140,12 +140,14 @@ def _label_splits(
     queries = None
     train, reason = label_split("train")
     split = options.split
-    if splits.has(split) and listings[split].paths and not reason:
+    if options.uses_labels and splits.has(split) and listings[split].paths and not reason:
         queries, reason = label_split(split, train.classes)
         if reason:
             train = unlabeled
             queries = None
             reason = f"{where(split)}: {reason}"
+    if options.train_labels and reason:
+        raise ValueError(missing_labels(reason.removesuffix(": taken as unlabeled")))
     if options.probe == "test" and reason:
         raise ValueError(
             f"probe='test' needs labels: {reason}. Sort the images into <class>/<file>, or use "

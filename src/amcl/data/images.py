@@ -214,7 +214,9 @@ class DataSet:
 
     Args:
         name: Name of the data set.
-        train: Images to train on; labels play no part in training.
+        train: Images to train on.
+        labels: Classes (N,) of the images to train on; None unless they were asked for, as few
+            methods learn from them.
         probe: Labeled images to judge features on; None without labels.
         image_size: Side of the views in pixels.
         mean: Mean of the channels, for values in [0, 1].
@@ -234,6 +236,7 @@ class DataSet:
 
     name: str
     train: Images
+    labels: torch.Tensor | None = None
     probe: Probe | None
     image_size: int
     mean: Rgb
@@ -248,12 +251,14 @@ class DataSet:
         storage = (
             "in memory" if isinstance(self.train, MemoryImages) else "decoded as they are used"
         )
+        use = "to pre-train on" if self.labels is None else "to pre-train on with their labels"
         lines = [
-            f"{self.name}: {counted(len(self.train), 'image')} to pre-train on, "
+            f"{self.name}: {counted(len(self.train), 'image')} {use}, "
             f"{height}×{width} pixels, {storage}; views of {self.image_size}×{self.image_size}"
         ]
         if self.probe is None:
-            lines.append("no labels in use: no accuracy is shown")
+            missing = "labels in use" if self.labels is None else "images held out"
+            lines.append(f"no {missing}: no accuracy is shown")
         else:
             lines.append(
                 f"{len(self.probe.classes)} classes: probed with "

@@ -14,7 +14,7 @@ from amcl.data.folder import label_by_folder, load_folder
 from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.listing import Listing, list_images
 from amcl.data.named import DATASETS, ValidationSource, data_root, load_named
-from amcl.data.options import BANK, Labels, LoadOptions, ProbeSplit
+from amcl.data.options import BANK, Labels, LoadOptions, ProbeSplit, missing_labels
 from amcl.data.split_folders import Role, find_splits
 from amcl.files import expand_home
 
@@ -35,6 +35,7 @@ def load_dataset(
     seed: int = 0,
     subset: int | None = None,
     bank: int | None = BANK,
+    train_labels: bool = False,
 ) -> DataSet:
     """Load images to pre-train on.
 
@@ -59,6 +60,8 @@ def load_dataset(
         subset: Number of images to train on, each class by its share: the same for every seed.
         bank: Greatest number of images to compare with in "validation"; None takes all that are
             not held out, as "test" does.
+        train_labels: Load the classes of the images to train on too, for a method that learns from
+            them; an error if they have none. STL-10 then trains on its labeled images.
 
     Returns:
         The images, and labeled ones to judge features on.
@@ -79,7 +82,15 @@ def load_dataset(
         seed=seed,
         subset=subset,
         bank=bank,
+        train_labels=train_labels,
     )
+    data = _load(source, root, options)
+    if train_labels and data.labels is None:
+        raise ValueError(missing_labels(f"those of {source} have none"))
+    return data
+
+
+def _load(source: str, root: Path | None, options: LoadOptions) -> DataSet:
     if source == "builtin":
         return load_builtin(options)
     if source in DATASETS:

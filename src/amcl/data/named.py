@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import torch
+
 from amcl.data import cifar10
 from amcl.data.images import DataSet, Images, Labeled, MemoryImages, Probe, Rgb
 from amcl.data.options import LoadOptions
@@ -156,17 +158,22 @@ def from_tensors(
     else:
         train = train.subset(choose_subset(train.labels, options.subset))
         probe = Probe(train, test, classes, "test") if options.uses_labels else None
-    return data_set(dataset, train.images, probe, options)
+    return data_set(dataset, train.images, probe, options, train.labels)
 
 
 def data_set(
-    dataset: NamedDataSet, train: Images, probe: Probe | None, options: LoadOptions
+    dataset: NamedDataSet,
+    train: Images,
+    probe: Probe | None,
+    options: LoadOptions,
+    labels: torch.Tensor | None = None,
 ) -> DataSet:
     """Return a data set of images in memory, with the size and statistics of a named one."""
     options.check_canvas(train)
     return DataSet(
         name="",
         train=train,
+        labels=labels if options.train_labels else None,
         probe=probe,
         image_size=options.image_size or dataset.image_size,
         mean=dataset.mean,

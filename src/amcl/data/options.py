@@ -12,6 +12,19 @@ ProbeSplit = Literal["validation", "test", "none"]
 BANK = 10_000  # images to probe with while training
 
 
+def missing_labels(reason: str) -> str:
+    """Return the message for images without classes where a method learns from them.
+
+    >>> missing_labels("there is one class").split(":")[0]
+    'the method learns from classes of the training images, and there is one class'
+    """
+    return (
+        f"the method learns from classes of the training images, and {reason}: sort them into "
+        "<class>/<file>, use --labels folders if the first level of folders are the classes, or "
+        "choose a method without labels, such as --method simclr."
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadOptions:
     """The options of `load_dataset`, checked."""
@@ -26,10 +39,13 @@ class LoadOptions:
     seed: int = 0
     subset: int | None = None
     bank: int | None = None
+    train_labels: bool = False
 
     def __post_init__(self) -> None:
         choose("labels", self.labels, ("auto", "folders", "none"))
         choose("probe", self.probe, ("validation", "test", "none"))
+        if self.train_labels and self.labels == "none":
+            raise ValueError(missing_labels("labels='none' leaves them out"))
         optional = {
             "image_size": "give the side of the views in pixels",
             "canvas": "give the side of decoded images in pixels",
@@ -50,6 +66,11 @@ class LoadOptions:
         """Return whether features are judged by labels."""
         nothing_held_out = self.probe == "validation" and self.validation == 0
         return self.labels != "none" and self.probe != "none" and not nothing_held_out
+
+    @property
+    def reads_labels(self) -> bool:
+        """Return whether labels are used at all, to judge features or to train."""
+        return self.uses_labels or self.train_labels
 
     @property
     def split(self) -> Literal["validation", "test"]:

@@ -161,6 +161,7 @@ def _load_data(model: LoadedModel, options: EvaluationData, seed: int) -> DataSe
             seed=seed if run is None or trained_on is None else run.run.seed,
             subset=settings.subset,
             bank=None,
+            train_labels=trained_on is not None and _learned_labels(model, options),
         )
     except FileNotFoundError as error:
         if options.data is not None or run is None:
@@ -209,7 +210,7 @@ def _notes(model: LoadedModel, options: EvaluationData, data: DataSet) -> tuple[
     if (
         trained_on is None
         or _split(source, options) == "test"
-        or validation_source(source) != "training"
+        or not _holds_out_of_training(model, options)
     ):
         return ()
     held_out = trained_on.probe == "validation" and trained_on.labels != "none"
@@ -219,7 +220,20 @@ def _notes(model: LoadedModel, options: EvaluationData, data: DataSet) -> tuple[
     # The hold-out lies outside of a subset, whether or not the run itself held it out.
     if not others and (held_out or trained_on.subset is not None):
         return ()
-    return ("the images it is judged on are among those it was pre-trained on, without labels",)
+    use = "with their labels" if _learned_labels(model, options) else "without labels"
+    return (f"the images it is judged on are among those it was pre-trained on, {use}",)
+
+
+def _learned_labels(model: LoadedModel, options: EvaluationData) -> bool:
+    """Return whether the run learned from labels, and they are in use here."""
+    needs_labels = model.config is not None and model.config.method.needs_labels
+    return needs_labels and options.labels != "none"
+
+
+def _holds_out_of_training(model: LoadedModel, options: EvaluationData) -> bool:
+    """Return whether images to validate on are held out of those that the run was trained on."""
+    origin = validation_source(_source(model, options))
+    return origin == "training" or (origin == "unused" and _learned_labels(model, options))
 
 
 def _workers(options: EvaluationData) -> int:

@@ -11,6 +11,7 @@ from amcl.functional.contrastive import (
     negative_level,
     omega_of_set,
     softmax_contrast,
+    supervised_contrast,
 )
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
 from amcl.functional.decoupled import mises_fisher_weights
@@ -39,6 +40,7 @@ from amcl.functional.temperature import (
     similarity_tau,
     uncertainty_tau,
 )
+from amcl.functional.variance_covariance import covariance, invariance, variance_hinge
 
 __all__ = [
     "OmegaPlace",
@@ -51,9 +53,11 @@ __all__ = [
     "artanh_tau",
     "channels",
     "cosine_schedule_tau",
+    "covariance",
     "cross_correlation",
     "hard_contrast",
     "head_agreement",
+    "invariance",
     "let_positive_compete",
     "literal_prior_tau",
     "masked_reconstruction",
@@ -79,7 +83,9 @@ __all__ = [
     "sincos_levels",
     "sincos_positions",
     "softmax_contrast",
+    "supervised_contrast",
     "uncertainty_tau",
     "unit",
     "unpatchify",
+    "variance_hinge",
 ]

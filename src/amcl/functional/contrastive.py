@@ -185,6 +185,43 @@ def omega_outside(
     return omega(tau_pos, prior_tau).squeeze(-1) - negatives
 
 
+def supervised_contrast(
+    s: torch.Tensor,
+    tau: torch.Tensor,
+    positive: torch.Tensor,
+    ignored: torch.Tensor | None = None,
+    *,
+    beta: float = 0.0,
+    prior_tau: Prior = 1.0,
+) -> torch.Tensor:
+    """Return the mean over positives of −u + log Σ exp(u) over all pairs of an anchor.
+
+    It is L_out of SupCon (arXiv 2004.11362, Eq. 2) with u = s/τ − β Ω(τ) for each pair, and with
+    one positive it is `softmax_contrast`.
+
+    Args:
+        s: Similarities (C, N, M) of anchors and candidates.
+        tau: Temperatures, which broadcast to s.
+        positive: True for the positives of an anchor, at least one; broadcasts to s.
+        ignored: True for what is no candidate of an anchor, such as the anchor itself; broadcasts
+            to s.
+        beta: Weight β of Ω.
+        prior_tau: Minimum τ₀ of Ω.
+
+    Returns:
+        The loss (C, N) of each anchor in each head.
+
+    Example:
+        >>> s = torch.tensor([[[1.0, 0.5, 0.0]]])
+        >>> positive = torch.tensor([True, True, False])
+        >>> supervised_contrast(s, torch.tensor([0.5]), positive)  # log(e² + e + 1) − (2 + 1)/2
+        tensor([[0.9076]])
+    """
+    share = positive.to(s.dtype) / positive.sum(-1, keepdim=True)
+    u = pair_logit(s, tau, beta, prior_tau)
+    return pair_logsumexp(s, tau, ignored, beta, prior_tau) - (share * u).sum(-1)
+
+
 def omega_of_set(
     tau: torch.Tensor,
     prior_tau: Prior,

@@ -4,6 +4,8 @@ from amcl.losses.contrastive import AMCLLoss, ContrastiveLoss
 from amcl.losses.cross_correlation import CrossCorrelationLoss
 from amcl.losses.negative_cosine import NegativeCosineLoss
 from amcl.losses.statistics import LossStats, PairStats
+from amcl.losses.supervised import SupervisedContrastiveLoss
+from amcl.losses.vicreg import VICRegLoss
 
 __all__ = [
     "AMCLLoss",
@@ -12,4 +14,6 @@ __all__ = [
     "LossStats",
     "NegativeCosineLoss",
     "PairStats",
+    "SupervisedContrastiveLoss",
+    "VICRegLoss",
 ]

@@ -15,7 +15,6 @@ from amcl.losses.base import (
     PriorTau,
     check_priors,
     full_precision,
-    same_items,
 )
 from amcl.losses.forms import FORMS, Form
 from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
@@ -240,18 +239,6 @@ class ContrastiveLoss(PairLoss):
             view0.as_candidates_of_all_ranks().concat(candidates),
             ignore=torch.cat([torch.cat([itself, partner], 1), torch.cat([partner, itself], 1)]),
         )
-
-    def _views(self, z0: torch.Tensor, z1: torch.Tensor) -> tuple[Items, Items]:
-        z0, extra0 = self._split("z0", z0)
-        z1, extra1 = self._split("z1", z1)
-        same_items(z0, z1)
-        self.temperature.observe(F.unit(z0), F.unit(z1))
-        return self._projections(z0, extra0), self._projections(z1, extra1)
-
-    def _projections(
-        self, z: torch.Tensor, extra: torch.Tensor | None, shared: bool = False
-    ) -> Items:
-        return self._items(F.unit(z), lambda scheme: scheme.keys(z, extra, shared))
 
     def _check_negatives(self, pairs: Pairs) -> None:
         available = pairs.num_negatives

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 
 from amcl.distributed import gather
-from amcl.functional import Prior, all_pairs, most_similar, paired
+from amcl.functional import Prior, all_pairs, most_similar, paired, unit
 from amcl.functional.first_order import first_order_only
-from amcl.losses.base import HeadLoss, PairMatrix
+from amcl.losses.base import HeadLoss, PairMatrix, same_items
 from amcl.losses.statistics import LossStats, PairStats
 from amcl.settings import whole_number
 from amcl.temperature import Temperature
@@ -55,6 +55,13 @@ class Items(NamedTuple):
     def as_candidates_of_all_ranks(self) -> Partners:
         """Return the items of all processes as candidates, with gradient."""
         return Partners(gather(self.vectors), gather(self.negative_keys, check=False))
+
+    def of_all_ranks(self) -> "Items":
+        """Return the items of all processes, with gradient."""
+        vectors, negative_keys = self.as_candidates_of_all_ranks()
+        if self.positive_keys is self.negative_keys:
+            return Items(vectors, negative_keys, negative_keys)
+        return Items(vectors, gather(self.positive_keys, check=False), negative_keys)
 
 
 class Compared(NamedTuple):
@@ -113,16 +120,12 @@ class Pairs:
 
     def cut(self, heads: slice, rows: slice) -> "Pairs":
         """Return some heads and some anchors with all candidates, without a copy."""
-
-        def select_heads(x: torch.Tensor) -> torch.Tensor:
-            return x if x.shape[0] == 1 else x[heads]
-
         return Pairs(
-            Items(*(select_heads(x)[:, rows] for x in self.anchors)),
-            Partners(*(select_heads(x)[:, rows] for x in self.positives)),
-            Partners(*(select_heads(x) for x in self.candidates)),
+            Items(*(_select_heads(x, heads)[:, rows] for x in self.anchors)),
+            Partners(*(_select_heads(x, heads)[:, rows] for x in self.positives)),
+            Partners(*(_select_heads(x, heads) for x in self.candidates)),
             self.ignore[rows],
-            None if self.value is None else select_heads(self.value)[:, rows],
+            None if self.value is None else _select_heads(self.value, heads)[:, rows],
             heads,
         )
 
@@ -144,6 +147,47 @@ class Pairs:
         heads = min(num_heads, max(1, max_pairs // (n * row_length)))
         rows = min(n, max(1, max_pairs // (heads * row_length)))
         return list(itertools.product(_slices(num_heads, heads), _slices(n, rows)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabeledPairs(Pairs):
+    """Anchors and candidates with labels: those of an anchor's label are its positives.
+
+    `positives` are all M candidates once more, with the keys that they have in positive pairs;
+    `ignore` holds each anchor itself.
+    """
+
+    anchor_labels: torch.Tensor  # (N,)
+    labels: torch.Tensor  # (M,), those of candidates
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """All vectors and keys, those of candidates once."""
+        return *self.anchors, *self.candidates, self.positives.keys
+
+    def with_tensors(self, tensors: Sequence[torch.Tensor]) -> "LabeledPairs":
+        candidates = Partners(*tensors[3:5])
+        return replace(
+            self,
+            anchors=Items(*tensors[:3]),
+            candidates=candidates,
+            positives=Partners(candidates.vectors, tensors[5]),
+        )
+
+    def cut(self, heads: slice, rows: slice) -> "LabeledPairs":
+        return replace(
+            self,
+            anchors=Items(*(_select_heads(x, heads)[:, rows] for x in self.anchors)),
+            positives=Partners(*(_select_heads(x, heads) for x in self.positives)),
+            candidates=Partners(*(_select_heads(x, heads) for x in self.candidates)),
+            ignore=self.ignore[rows],
+            heads=heads,
+            anchor_labels=self.anchor_labels[rows],
+        )
+
+    def same_label(self) -> torch.Tensor:
+        """Return True where anchor and candidate have one label, (N, M); also for itself."""
+        return self.anchor_labels.unsqueeze(1) == self.labels
 
 
 class PairLoss(HeadLoss):
@@ -185,6 +229,19 @@ class PairLoss(HeadLoss):
     def _bounds(self, scheme: Temperature) -> tuple[float, float] | None:
         """Return the bounds of τ that statistics compare with."""
         return scheme.bounds()
+
+    def _views(self, z0: torch.Tensor, z1: torch.Tensor) -> tuple[Items, Items]:
+        """Return the projections of two views of the same images as items."""
+        z0, extra0 = self._split("z0", z0)
+        z1, extra1 = self._split("z1", z1)
+        same_items(z0, z1)
+        self.temperature.observe(unit(z0), unit(z1))
+        return self._projections(z0, extra0), self._projections(z1, extra1)
+
+    def _projections(
+        self, z: torch.Tensor, extra: torch.Tensor | None, shared: bool = False
+    ) -> Items:
+        return self._items(unit(z), lambda scheme: scheme.keys(z, extra, shared))
 
     def _items(
         self, vectors: torch.Tensor, keys_by: Callable[[Temperature], torch.Tensor]
@@ -288,6 +345,11 @@ def _pairs_at(chosen: torch.Tensor) -> Pairing:
         return all_pairs(a, b).expand(chosen.shape[0], -1, -1).gather(-1, chosen)
 
     return pairing
+
+
+def _select_heads(x: torch.Tensor, heads: slice) -> torch.Tensor:
+    """Return some heads of x, or x where all heads share one."""
+    return x if x.shape[0] == 1 else x[heads]
 
 
 def _slices(length: int, at_most: int) -> list[slice]:

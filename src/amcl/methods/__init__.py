@@ -16,6 +16,8 @@ from amcl.methods.nnclr import NNCLR, NNCLRSettings
 from amcl.methods.registry import METHODS, make_method, register_method
 from amcl.methods.simclr import SimCLR, SimCLRSettings
 from amcl.methods.simsiam import SimSiam, SimSiamSettings
+from amcl.methods.supcon import SupCon, SupConSettings
+from amcl.methods.vicreg import VICReg, VICRegSettings
 
 __all__ = [
     "BYOL",
@@ -44,6 +46,10 @@ __all__ = [
     "SimCLRSettings",
     "SimSiam",
     "SimSiamSettings",
+    "SupCon",
+    "SupConSettings",
+    "VICReg",
+    "VICRegSettings",
     "make_method",
     "pair",
     "register_method",

@@ -36,6 +36,8 @@ class MethodSettings:
     """True for a method with projection heads, which has an AMCL form."""
     has_negatives: ClassVar[bool] = False
     """True for a method that contrasts each image with other images."""
+    needs_labels: ClassVar[bool] = False
+    """True for a method that learns from the classes of its images."""
     needs_augmentation: ClassVar[bool] = True
     """True for a method that learns nothing from views that are all alike."""
     multi_crop: ClassVar[bool] = False
@@ -180,7 +182,8 @@ class Method(nn.Module):
             watch: Keep statistics in `stats` and `terms`.
 
         Returns:
-            The loss, a scalar. A method that draws something beside the views takes it as `drawn`.
+            The loss, a scalar. A method that draws something beside the views takes it as `drawn`;
+            one that needs labels takes the classes (N,) of the images as `labels`.
         """
         raise NotImplementedError
 

@@ -171,13 +171,16 @@ class HeadSettings(MethodSettings):
             "validate": False,  # the training loop watches over finite numbers
         }
 
-    def make_heads(self, in_dim: int, num_heads: int, extra: int = 0) -> ProjectionHeads:
+    def make_heads(
+        self, in_dim: int, num_heads: int, extra: int = 0, last_bias: bool | None = None
+    ) -> ProjectionHeads:
         """Make the projectors.
 
         Args:
             in_dim: Width of the input.
             num_heads: Number C of heads.
             extra: Number of outputs beyond D.
+            last_bias: Bias of the last layer; None for that of the others.
 
         Returns:
             The projectors, with outputs (C, N, D + extra).
@@ -190,6 +193,7 @@ class HeadSettings(MethodSettings):
             num_heads=num_heads,
             norm=self.projector_norm,
             bias=self.projector_bias,
+            last_bias=last_bias,
             last_norm=self.projector_last_norm,
         )
 

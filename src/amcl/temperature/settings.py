@@ -38,6 +38,8 @@ class TemperatureSettings:
     """True if the scheme is about negative pairs, and so of no use to methods without them."""
     needs_images: ClassVar[bool] = False
     """True if images have temperatures, and pairs of channels (Barlow Twins) cannot have them."""
+    needs_logits: ClassVar[bool] = False
+    """True if s/τ has a meaning as a whole, and τ alone has none."""
     has_score: ClassVar[bool] = False
     """True if each projection head has a further output that the temperature depends on."""
     rules: ClassVar[tuple[Rule, ...]] = ()

@@ -128,6 +128,7 @@ class ArtanhSettings(TemperatureSettings):
     """
 
     name: ClassVar[str] = "artanh"
+    needs_logits: ClassVar[bool] = True
 
     def build(self, dim: int) -> ArtanhTemperature:
         return ArtanhTemperature()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+
 from amcl.temperature.adaptive import PhiSettings
 from amcl.temperature.base import Sign, Temperature
 from amcl.temperature.constant import ConstantTemperature
@@ -35,16 +37,34 @@ class SplitTemperature(Temperature):
                     f"{name} must be a temperature scheme, got {scheme!r}. For a fixed number: "
                     "ConstantTemperature(0.1)."
                 )
+        if positive.needs_probability:
+            raise ValueError(
+                f"{type(positive).__name__} weighs anchors, which is for the scheme of negative "
+                "pairs to do: use reweight=False for that of positive ones."
+            )
         self.positive = positive
         self.negative = negative
+        self.needs_probability = negative.needs_probability
         self.extra_outputs = max(positive.extra_outputs, negative.extra_outputs)
 
     def branch(self, sign: Sign) -> Temperature:
         return (self.positive if sign == "positive" else self.negative).branch(sign)
 
+    def observe(self, anchors: torch.Tensor, positives: torch.Tensor, shared: bool = False) -> None:
+        self.positive.observe(anchors, positives, shared)
+        self.negative.observe(anchors, positives, shared)
+
     def set_epoch(self, epoch: float) -> None:
         self.positive.set_epoch(epoch)
         self.negative.set_epoch(epoch)
+
+    def set_num_images(self, count: int) -> None:
+        self.positive.set_num_images(count)
+        self.negative.set_num_images(count)
+
+    def set_images(self, indices: torch.Tensor) -> None:
+        self.positive.set_images(indices)
+        self.negative.set_images(indices)
 
 
 @register_temperature

@@ -257,4 +257,5 @@ def load_data(config: Config) -> DataSet:
         workers=settings.workers,
         seed=config.run.seed,
         subset=settings.subset,
+        train_labels=config.method.needs_labels,
     )

@@ -13,7 +13,7 @@ from torch import nn
 from amcl.config import Config
 from amcl.data import Batch, DataSet, stream
 from amcl.environment import amcl_version
-from amcl.methods import Drawn, Method
+from amcl.methods import Method
 from amcl.seeds import generator, seed_of
 from amcl.training.log import RunLog
 from amcl.training.optimizers import make_optimizer
@@ -99,20 +99,21 @@ class PretrainingTask(Task):
         self._warn_unreadable(batch)
         if batch.indices is not None:
             self.method.set_images(batch.indices)
-        views, drawn = self.inputs(batch, step, part)
-        loss: torch.Tensor = model(views, **drawn, watch=watch)
+        views, beside = self.inputs(batch, step, part)
+        loss: torch.Tensor = model(views, **beside, watch=watch)
         return loss
 
     def inputs(
         self, batch: Batch, step: int, part: int = 0
-    ) -> tuple[list[torch.Tensor], dict[str, Drawn]]:
+    ) -> tuple[list[torch.Tensor], dict[str, Any]]:
         """Make the method's inputs of a part of a step.
 
         Random numbers are drawn for the images of all processes and parts, and those of this part
         are taken, so that they do not depend on how the batch is divided.
 
         Returns:
-            The views, and what else the method draws for the images, by the name of its argument.
+            The views, and what else the method takes, by the name of its argument: what it draws
+            for the images, their labels.
         """
         plan = self.plan
         start, stop = plan.rows(part)
@@ -129,7 +130,21 @@ class PretrainingTask(Task):
             [group.rows(start, stop) for group in parameters],
             channels_last=self.config.hardware.channels_last,
         )
-        return views, {} if drawn is None else {"drawn": drawn.rows(start, stop)}
+        beside: dict[str, Any] = {}
+        if drawn is not None:
+            beside["drawn"] = drawn.rows(start, stop)
+        if self.method.settings.needs_labels:
+            beside["labels"] = self._labels(batch)
+        return views, beside
+
+    def _labels(self, batch: Batch) -> torch.Tensor:
+        """Return the classes of the images that are in the batch, whichever were planned."""
+        if self.data.labels is None or batch.indices is None:
+            raise ValueError(
+                f"{self.method.settings.label} learns from labels, and the data set has none: load "
+                "it with load_dataset(…, train_labels=True)."
+            )
+        return self.data.labels[batch.indices].to(self.fabric.device)
 
     def after_step(self) -> None:
         """Let the method update what no gradient does."""

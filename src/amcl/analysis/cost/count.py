@@ -156,7 +156,9 @@ def _loss(method: Method, images: int, size: int) -> torch.Tensor:
     """Return the loss of views without values. Masks have values: their patches count."""
     views = list(torch.empty(method.num_views, images, 3, size, size, device="meta"))
     drawn = method.draw(images, generator("cost"))
-    arguments = {} if drawn is None else {"drawn": drawn}
+    arguments: dict[str, Any] = {} if drawn is None else {"drawn": drawn}
+    if method.settings.needs_labels:
+        arguments["labels"] = torch.empty(images, dtype=torch.long, device="meta")
     loss: torch.Tensor = method(views, **arguments)
     return loss
 

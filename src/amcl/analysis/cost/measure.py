@@ -27,6 +27,7 @@ from amcl.training.start import method_to_train
 from amcl.training.trainer import Trainer
 
 STEPS = 10
+_CLASSES = 10  # of random images, for methods that learn from labels
 WARM_UP = 2  # steps before the clock starts: memory is taken, kernels are chosen
 
 
@@ -263,6 +264,7 @@ def _random_images(config: Config, image_size: int, images: int) -> DataSet:
     return DataSet(
         name="random",
         train=MemoryImages(pixels),
+        labels=torch.arange(images) % _CLASSES,
         probe=None,
         image_size=image_size,
         mean=MEAN,

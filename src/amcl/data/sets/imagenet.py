@@ -31,11 +31,12 @@ def load_class_folders(
             "probe='validation', which queries the validation split."
         )
     queries = None
-    if options.uses_labels:
+    if options.reads_labels:
         train = _list_class_folders(folder / "train")
-        queries = list_validation(folder / "val", train.classes)
     else:
         train = list_images(folder / "train")
+    if options.uses_labels:
+        queries = list_validation(folder / "val", train.classes)
     options = replace(options, image_size=options.image_size or dataset.image_size)
     return dataset_from_files(
         folder.name, train, queries, options, mean=dataset.mean, std=dataset.std

@@ -23,13 +23,18 @@ COUNTS = {"unlabeled": 100_000, "train": 5_000, "test": 8_000}
 
 
 def _load(root: Path, dataset: NamedDataSet, options: LoadOptions) -> DataSet:
-    """Load the unlabeled images to train on; the labeled training images are the bank."""
+    """Load the unlabeled images to train on; the labeled training images are the bank.
+
+    A method that learns from labels is trained on the labeled ones that are not held out.
+    """
     folder = root / dataset.path
     if not folder.is_dir():
         raise dataset.missing_error(root)
     probe = None
-    if options.uses_labels:
+    bank = None
+    if options.reads_labels:
         bank = Labeled(_images(folder, "train"), _labels(folder, "train"))
+    if bank is not None and options.uses_labels:
         if options.split == "test":
             queries = Labeled(_images(folder, "test"), _labels(folder, "test"))
         else:  # not trained on, so that more can be held out than of images that are
@@ -38,6 +43,9 @@ def _load(root: Path, dataset: NamedDataSet, options: LoadOptions) -> DataSet:
             queries = bank.subset(held_out)
             bank = bank.subset(remaining)
         probe = Probe(bank, queries, CLASSES, options.split)
+    if bank is not None and options.train_labels:
+        train = bank.subset(choose_subset(bank.labels, options.subset))
+        return data_set(dataset, train.images, probe, options, train.labels)
     images = _images(folder, "unlabeled")
     chosen = choose_subset(torch.zeros(len(images)), options.subset)
     return data_set(dataset, images.subset(chosen), probe, options)

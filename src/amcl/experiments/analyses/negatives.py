@@ -6,6 +6,7 @@ from amcl.config import Config
 from amcl.config.fields import with_values
 from amcl.experiments.analyses.registry import analysis
 from amcl.experiments.specs import BASELINE, Metric, TableSpec, along, dashed, positive
+from amcl.methods.contrastive import ContrastiveSettings
 from amcl.recipes import as_published, with_amcl
 
 
@@ -17,9 +18,9 @@ from amcl.recipes import as_published, with_amcl
 )
 def negatives(base: Config, values: Sequence[str], metric: Metric) -> list[TableSpec]:
     """Return both forms of the loss over the top κ, beside all negatives."""
-    if not base.method.has_negatives:
+    if not isinstance(base.method, ContrastiveSettings):
         raise ValueError(
-            f"{base.method.name} compares no negatives: choose simclr, moco, mocov3, nnclr, can "
+            f"{base.method.name} chooses no negatives: choose simclr, moco, mocov3, nnclr, can "
             "or lgp."
         )
     amcl = with_amcl(base)
