@@ -21,6 +21,9 @@ class Flat(nn.Module):
         super().__init__()
         self.layer = nn.Linear(3 * SIZE * SIZE, self.dim)
 
+    def allow_crops(self):
+        """Take views of one size all the same."""
+
     def forward(self, images):
         return self.layer(images.flatten(1)).relu()
 
@@ -36,6 +39,9 @@ class Patched(nn.Module):
             SIZE, 1, num_classes=0, embed_dim=self.dim, depth=2, num_heads=2, mlp_ratio=2
         )
 
+    def allow_crops(self):
+        """Take views of one size all the same."""
+
     def forward(self, images):
         return self.network(images)
 
@@ -46,6 +52,7 @@ SMALL = {
     "moco": (Flat, {"projector": (8, 5), "queue": 16}),
     "simsiam": (Flat, {"projector": (8, 5), "predictor": 4}),
     "barlow": (Flat, {"projector": (8, 8, 5)}),
+    "dino": (Flat, {"projector": (8, 5), "prototypes": 12, "teacher_tau_warmup": 0}),
     "mae": (Patched, DECODER),
     "can": (Patched, {"projector": (8, 5), **DECODER}),
     "mocov3": (Patched, {"projector": (8, 5), "predictor": 4}),

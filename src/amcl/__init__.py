@@ -19,6 +19,7 @@ if _typing.TYPE_CHECKING:
         AMCLLoss,
         ContrastiveLoss,
         CrossCorrelationLoss,
+        DINOLoss,
         LossStats,
         NegativeCosineLoss,
     )
@@ -30,6 +31,7 @@ __all__ = [
     "AMCLLoss",
     "ContrastiveLoss",
     "CrossCorrelationLoss",
+    "DINOLoss",
     "LossStats",
     "NegativeCosineLoss",
     "ProjectionHeads",

@@ -12,6 +12,7 @@ from amcl.functional.contrastive import (
     softmax_contrast,
 )
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
+from amcl.functional.dino import centered_targets, prototype_cross_entropy, sinkhorn_targets
 from amcl.functional.masked import (
     masked_reconstruction,
     noise_prediction,
@@ -38,6 +39,7 @@ __all__ = [
     "OmegaSet",
     "Similarity",
     "all_pairs",
+    "centered_targets",
     "channels",
     "cosine_schedule_tau",
     "cross_correlation",
@@ -57,9 +59,11 @@ __all__ = [
     "pair_logsumexp",
     "paired",
     "patchify",
+    "prototype_cross_entropy",
     "sigma",
     "sincos_levels",
     "sincos_positions",
+    "sinkhorn_targets",
     "softmax_contrast",
     "uncertainty_tau",
     "unit",

@@ -2,6 +2,7 @@
 
 from amcl.losses.contrastive import AMCLLoss, ContrastiveLoss
 from amcl.losses.cross_correlation import CrossCorrelationLoss
+from amcl.losses.dino import DINOLoss
 from amcl.losses.negative_cosine import NegativeCosineLoss
 from amcl.losses.statistics import LossStats, PairStats
 
@@ -9,6 +10,7 @@ __all__ = [
     "AMCLLoss",
     "ContrastiveLoss",
     "CrossCorrelationLoss",
+    "DINOLoss",
     "LossStats",
     "NegativeCosineLoss",
     "PairStats",

@@ -6,6 +6,7 @@ A method is one file of this package, or of another one that registers it with `
 from amcl.methods.barlow_twins import BarlowTwins, BarlowTwinsSettings
 from amcl.methods.base import Drawn, Method, MethodSettings, pair
 from amcl.methods.can import CAN, CANSettings
+from amcl.methods.dino import DINO, DINOSettings
 from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.methods.lgp import LGP, LGPSettings
 from amcl.methods.mae import MAE, MAESettings
@@ -17,12 +18,14 @@ from amcl.methods.simsiam import SimSiam, SimSiamSettings
 
 __all__ = [
     "CAN",
+    "DINO",
     "LGP",
     "MAE",
     "METHODS",
     "BarlowTwins",
     "BarlowTwinsSettings",
     "CANSettings",
+    "DINOSettings",
     "Drawn",
     "HeadMethod",
     "HeadSettings",

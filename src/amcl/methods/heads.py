@@ -10,7 +10,7 @@ from amcl.backbones import Backbone
 from amcl.losses import LossStats
 from amcl.losses.base import HeadLoss, HeadReduction
 from amcl.methods.base import Method, MethodSettings, pair
-from amcl.modules import LastNorm, ProjectionHeads
+from amcl.modules import Activation, LastNorm, ProjectionHeads
 from amcl.settings import Rule, whole_number
 from amcl.temperature import TEMPERATURES, ConstantSettings, Temperature, TemperatureSettings
 from amcl.temperature.base import Sign
@@ -52,6 +52,8 @@ class HeadSettings(MethodSettings):
     """Signs of the pairs, of images or channels, that the loss compares."""
     takes_score: ClassVar[bool] = True
     """True if the loss compares outputs of projectors, which may have a further one (TaU)."""
+    activation: ClassVar[Activation] = "relu"
+    """Activation of the projector's hidden layers."""
     temperature_defaults: ClassVar[Mapping[str, Any]] = {}
     """Values that the method prefers to the defaults of a temperature scheme, by name."""
 
@@ -64,7 +66,7 @@ class HeadSettings(MethodSettings):
     projector: tuple[int, ...] = (512, 128)
     """Widths of the projector behind the backbone's own: hidden layers, then D."""
     projector_norm: bool = False
-    """Batch norm before each hidden ReLU of the projector."""
+    """Batch norm before each hidden activation of the projector."""
     projector_bias: bool = True
     """Biases in the projector."""
     projector_last_norm: LastNorm = "none"
@@ -178,6 +180,7 @@ class HeadSettings(MethodSettings):
             norm=self.projector_norm,
             bias=self.projector_bias,
             last_norm=self.projector_last_norm,
+            activation=self.activation,
         )
 
 

@@ -1,12 +1,12 @@
 """Parts of MoCo: an encoder that follows another slowly, and a queue of past projections."""
 
 import copy
-import math
 
 import torch
 from torch import nn
 
 from amcl.distributed import gather
+from amcl.schedule import half_cosine
 from amcl.settings import whole_number
 
 
@@ -80,7 +80,7 @@ def cosine_momentum(start: float, end: float, progress: float) -> float:
         >>> cosine_momentum(0.99, 1.0, 0.0), cosine_momentum(0.99, 1.0, 1.0)
         (0.99, 1.0)
     """
-    return end - (end - start) * 0.5 * (1.0 + math.cos(math.pi * progress))
+    return half_cosine(start, end, progress)
 
 
 class Queue(nn.Module):

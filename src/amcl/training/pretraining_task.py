@@ -74,6 +74,8 @@ class PretrainingTask(Task):
         self.views = ViewGroups(
             data.image_size, config.views, method.num_views, mean=data.mean, std=data.std
         )
+        for group in self.views.groups[1:]:
+            method.backbone.check_crops(group.size)
         self._unreadable = set[str]()
 
     def batches(self, step: int, on_wait: Callable[[], None]) -> Generator[Batch, None, None]:
@@ -85,6 +87,13 @@ class PretrainingTask(Task):
     def lr_factor(self, step: int) -> float:
         """Return the learning rate of a step, as a share of its peak."""
         return self.config.optimizer.factor(step / self.per_epoch, self.epochs)
+
+    def weight_decay(self, step: int) -> float | None:
+        """Return the weight decay of a step where it has a schedule."""
+        optimizer = self.config.optimizer
+        if optimizer.final_weight_decay is None:
+            return None
+        return optimizer.decay(step / self.total)
 
     def before_step(self, step: int) -> None:
         """Seed the step, and let the method follow its schedules."""
@@ -127,6 +136,10 @@ class PretrainingTask(Task):
             channels_last=self.config.hardware.channels_last,
         )
         return views, {} if drawn is None else {"drawn": drawn.rows(start, stop)}
+
+    def after_backward(self) -> None:
+        """Let the method change its gradients."""
+        self.method.after_backward()
 
     def after_step(self) -> None:
         """Let the method update what no gradient does."""

@@ -49,6 +49,13 @@ class ViewGroups:
             count = settings.local_crops
             self.groups.append(Views(small, settings.local(), mean=mean, std=std, count=count))
 
+    @property
+    def sizes(self) -> list[int]:
+        """Pixels a side of each view of an image, in the order of the views."""
+        first, *others = self.groups
+        local = [group.size for group in others for _ in range(group.count)]
+        return [first.size] * self.num_views + local
+
     def draw(
         self, n: int, *, generator: torch.Generator, shapes: torch.Tensor | None = None
     ) -> list[ViewParameters]:
