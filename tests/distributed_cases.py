@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 import amcl
+from amcl.modules import Prototypes
 from amcl.temperature import (
     AdaptiveTemperature,
     FirstHeadTemperature,
@@ -12,7 +13,7 @@ from amcl.temperature import (
     UncertaintyTemperature,
 )
 
-IMAGES, INPUT, DIM, HEADS = 8, 6, 5, 2
+IMAGES, INPUT, DIM, HEADS, PROTOTYPES = 8, 6, 5, 2, 9
 
 
 def _contrastive(temperature=None, **options):
@@ -24,6 +25,12 @@ def _contrastive(temperature=None, **options):
 def _correlation(temperature=None, **options):
     return lambda: amcl.CrossCorrelationLoss(
         HEADS, temperature() if temperature else AdaptiveTemperature(DIM), beta=0.3, **options
+    )
+
+
+def _dino(**options):
+    return lambda: amcl.DINOLoss(
+        HEADS, AdaptiveTemperature(DIM), num_prototypes=PROTOTYPES, beta=0.3, **options
     )
 
 
@@ -49,6 +56,8 @@ CASES = {
     "queue softmax": _contrastive(),
     "queue top-κ": _contrastive(form="top_k", top_k=4),
     "negative cosine": lambda: amcl.NegativeCosineLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
+    "DINO": _dino(),
+    "DINO, Sinkhorn": _dino(centering="sinkhorn"),
     "cross-correlation": _correlation(),
     "cross-correlation, TaU": _correlation(UncertaintyTemperature),
     "cross-correlation, φ on channels": _correlation(
@@ -67,15 +76,26 @@ class Model(nn.Module):
         self.heads = amcl.ProjectionHeads(INPUT, 7, width, num_heads=HEADS)
         self.queue = torch.randn(HEADS, 10, width) if case.startswith("queue") else None
 
+        self.prototypes = None
+        if isinstance(self.loss, amcl.DINOLoss):
+            self.prototypes = Prototypes(DIM, PROTOTYPES, HEADS)
+
     def forward(self, x0: torch.Tensor, x1: torch.Tensor) -> torch.Tensor:
         z0, z1 = self.heads(x0), self.heads(x1)
         if isinstance(self.loss, amcl.NegativeCosineLoss):
             return self.loss(z0, z1, x0[:, :DIM], x1[:, :DIM])
+        if self.prototypes is not None:
+            student = z0, z1, self.heads(0.5 * x0 - x1)
+            targets = x0[:, 1:].expand(HEADS, -1, -1), x1[:, 1:].expand(HEADS, -1, -1)
+            return self.loss(student, targets, self.prototypes(), self.prototypes().roll(1, 1))
         return self.loss(z0, z1) if self.queue is None else self.loss(z0, z1, self.queue)
 
 
 def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
-    """Loss and named gradients of one process's share of the same batch and model."""
+    """Loss and named gradients of one process's share of the same batch and model.
+
+    The center that DINO has after the step is among the gradients.
+    """
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     try:
@@ -85,6 +105,10 @@ def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
         wrapped = wrap(model)  # DDP averages in the backward pass, so it must live until then
         value = wrapped(x0[share], x1[share])
         value.backward()
+        results = {name: p.grad for name, p in model.named_parameters()}
+        if getattr(model.loss, "center", None) is not None:
+            model.loss.update_center()
+            results["center"] = model.loss.center
     finally:
         torch.set_default_dtype(torch.float32)
-    return value.detach(), {name: p.grad for name, p in model.named_parameters()}
+    return value.detach(), results

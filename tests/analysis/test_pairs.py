@@ -30,13 +30,18 @@ SMALL = {
     "moco": (RESNET, {**HEADS, "queue": 16}),
     "simsiam": (RESNET, {**HEADS, "predictor": 16}),
     "barlow": (RESNET, HEADS),
+    "dino": (RESNET, {**HEADS, "prototypes": 16}),
     "mae": (VIT, DECODER),
     "can": (VIT, {**HEADS, **DECODER}),
     "mocov3": (VIT, {**HEADS, "predictor": 16}),
     "lgp": (VIT, {**HEADS, "predictor": 16}),
 }
 SCHEMES = TEMPERATURES.names()
-REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
+REFUSED = {
+    ("simsiam", "uncertainty"),
+    ("simsiam", "adaptive-negative"),
+    ("dino", "adaptive-negative"),
+}
 WITH_HEADS = [name for name in METHODS if name != "mae"]
 CASES = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
 LIMITS = {"tau": 0.7, "tau_lower": 0.3, "tau_upper": 1.2, "tau_period": 10.0}

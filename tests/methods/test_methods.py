@@ -28,13 +28,18 @@ SCHEMES = (
     "uncertainty",
     "scheduled",
 )
-REFUSED = {("simsiam", "uncertainty"), ("simsiam", "adaptive-negative")}
+REFUSED = {
+    ("simsiam", "uncertainty"),
+    ("simsiam", "adaptive-negative"),
+    ("dino", "adaptive-negative"),
+}
 WITH_HEADS = [name for name in METHODS if METHODS[name].settings_class.has_heads]
 ACCEPTED = [(m, s) for m in WITH_HEADS for s in SCHEMES if (m, s) not in REFUSED]
 
 POSITIONS, PATCHES = "backbone.network.pos_embed", "backbone.network.patch_embed."
 UNTRAINED = {
     "moco": ("keys.",),
+    "dino": ("teacher.", "teacher_prototypes."),
     "mae": (POSITIONS,),
     "can": (POSITIONS,),
     "mocov3": ("keys.", POSITIONS, PATCHES),
@@ -165,9 +170,9 @@ def compared_by_hand(method, name, x0, x1, c):
     project = method.heads.head(c)
     if name in ("simclr", "barlow", "can"):
         return project(first), project(second)
-    slow_backbone, slow_heads = method.keys.module
+    slow_backbone, slow_heads = (method.teacher if name == "dino" else method.keys).module
     key = slow_heads.head(c)(slow_backbone(x1))
-    if name == "moco":
+    if name in ("moco", "dino"):
         return project(first), key
     return method.predictors.head(c)(project(first)), key
 
@@ -194,7 +199,7 @@ def test_simsiam_with_a_projector_a_head_compares_with_each():
         torch.testing.assert_close((z0[c], z1[c]), expected)
 
 
-@pytest.mark.parametrize("name", ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow"])
+@pytest.mark.parametrize("name", ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow", "dino"])
 def test_pairs_compared_are_those_of_the_loss(name):
     """The statistics of a step, which the loss keeps itself, are those of the pair matrix."""
     options = {"symmetric": False, "queue": 0} if name == "moco" else {}
@@ -202,7 +207,7 @@ def test_pairs_compared_are_those_of_the_loss(name):
     x0, x1 = views()
     method([x0, x1], watch=True)
     matrices = [method.loss.pair_matrix(*method.compared([x0, x1]))]
-    if name in ("simclr", "simsiam"):  # whose statistics are of both directions
+    if name in ("simclr", "simsiam", "dino"):  # whose statistics are of both directions
         matrices.append(method.loss.pair_matrix(*method.compared([x1, x0])))
     own = torch.stack([m.tau.diagonal(dim1=1, dim2=2).mean(1) for m in matrices]).mean(0)
     torch.testing.assert_close(own, method.stats.positive.tau)

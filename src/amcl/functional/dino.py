@@ -8,9 +8,7 @@ from collections.abc import Callable
 import torch
 
 
-def centered_targets(
-    s: torch.Tensor, center: torch.Tensor, tau: float | torch.Tensor
-) -> torch.Tensor:
+def centered_targets(s: torch.Tensor, center: torch.Tensor, tau: float) -> torch.Tensor:
     """Return the teacher's distributions softmax((s − c)/τ) over K prototypes.
 
     The center keeps one prototype from winning everywhere, a low τ keeps all from being equal.
@@ -33,7 +31,7 @@ def centered_targets(
 
 def sinkhorn_targets(
     s: torch.Tensor,
-    tau: float | torch.Tensor,
+    tau: float,
     iterations: int = 3,
     gather: Callable[[torch.Tensor], torch.Tensor] = lambda values: values,
 ) -> torch.Tensor:

@@ -65,7 +65,8 @@ class DINOLoss(HeadLoss):
     """
 
     center: torch.Tensor | None
-    teacher_tau: torch.Tensor
+    teacher_tau: float
+    """Temperature of the teacher in the epoch that `set_epoch` was called with."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class DINOLoss(HeadLoss):
         by_center = centering == "center"
         zeros = torch.zeros(num_heads, 1, num_prototypes) if by_center else None
         self.register_buffer("center", zeros)
-        self.register_buffer("teacher_tau", torch.tensor(self.tau_of_teacher(0.0)))
+        self.teacher_tau = self.tau_of_teacher(0.0)
         self._batch_centers: list[torch.Tensor] = []
 
     def tau_of_teacher(self, epoch: float) -> float:
@@ -130,7 +131,7 @@ class DINOLoss(HeadLoss):
 
     def set_epoch(self, epoch: float) -> None:
         super().set_epoch(epoch)
-        self.teacher_tau.fill_(self.tau_of_teacher(epoch))
+        self.teacher_tau = self.tau_of_teacher(epoch)
 
     def forward(
         self,
@@ -257,9 +258,9 @@ class DINOLoss(HeadLoss):
         """Return the teacher's distributions (T, N, K) of a head from its unit vectors (T, N, D)."""
         s = z.flatten(0, 1) @ prototypes.mT
         if self.center is not None:
-            q = F.centered_targets(s, self.center[c].to(s), self.teacher_tau.to(s))
+            q = F.centered_targets(s, self.center[c].to(s), self.teacher_tau)
         else:
-            q = F.sinkhorn_targets(s[None], self.teacher_tau.to(s), self.iterations, _gathered)[0]
+            q = F.sinkhorn_targets(s[None], self.teacher_tau, self.iterations, _gathered)[0]
         return q.view(*z.shape[:2], -1)
 
     def _cross_entropy(
@@ -278,14 +279,13 @@ class DINOLoss(HeadLoss):
                 continue
             of_pairs = [tau[v, t] for t in partners]
             of_head = torch.stack([t[c if len(t) > 1 else 0] for t in of_pairs])
-            seen = q if len(partners) == len(q) else q[partners]
             losses.append(
                 checkpoint(
                     _compare,
                     z[c],
                     prototypes,
-                    seen,
                     of_head,
+                    *[q[t] for t in partners],
                     use_reentrant=False,
                     preserve_rng_state=False,
                 )
@@ -305,10 +305,10 @@ class DINOLoss(HeadLoss):
 
 
 def _compare(
-    z: torch.Tensor, prototypes: torch.Tensor, q: torch.Tensor, tau: torch.Tensor
+    z: torch.Tensor, prototypes: torch.Tensor, tau: torch.Tensor, *q: torch.Tensor
 ) -> torch.Tensor:
     """Return the cross-entropies (P, N) of a view in a head with P views of the teacher."""
-    return F.prototype_cross_entropy(z @ prototypes.mT, q, tau)
+    return F.prototype_cross_entropy(z @ prototypes.mT, torch.stack(q), tau)
 
 
 def _gathered(values: torch.Tensor) -> torch.Tensor:

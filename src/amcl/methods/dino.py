@@ -89,8 +89,8 @@ class DINOSettings(HeadSettings):
     """Iterations of Sinkhorn and Knopp."""
     momentum: float = 0.996
     """Share of itself that the teacher keeps in a step."""
-    momentum_end: float | None = 1.0
-    """Momentum rises to this along a half cosine; none: it stays."""
+    momentum_end: float = 1.0
+    """Momentum rises to this along a half cosine."""
     drop_path: float = 0.0
     """Rate at which the student skips its last block; that of others rises to it (ViT)."""
 
@@ -99,7 +99,7 @@ class DINOSettings(HeadSettings):
         non_negative("prototype_freeze", self.prototype_freeze, "it is in epochs; 0: never")
         for name in ("momentum", "momentum_end"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= 1:
+            if not 0 <= value <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {value}: usual is 0.99 to 1.")
         if not 0 <= self.drop_path < 1:
             raise ValueError(f"drop_path must lie in [0, 1), got {self.drop_path}: DINO has 0.1.")
@@ -198,8 +198,7 @@ class DINO(HeadMethod):
     def before_step(self, epoch: float, progress: float) -> None:
         """Follow the schedules: the temperatures, the momentum, the freezing of prototypes."""
         super().before_step(epoch, progress)
-        start, end = self._momentum_range
-        self.momentum = start if end is None else cosine_momentum(start, end, progress)
+        self.momentum = cosine_momentum(*self._momentum_range, progress)
         self._frozen = epoch < self._freeze
 
     def after_backward(self) -> None:
