@@ -42,8 +42,8 @@ class Start:
     config: Path | None = None
     """Start from a file, such as a run's config.toml."""
     method: str = "simclr"
-    """The method: barlow, can, lgp, mae, moco, mocov3, simclr or simsiam, or one of an installed
-    package."""
+    """The method: barlow, can, dino, lgp, mae, moco, mocov3, simclr or simsiam, or one of an
+    installed package."""
     temperature: str | None = None
     """How each pair gets its temperature: adaptive (AMCL's), adaptive-negative, adaptive-positive,
     constant, first-head, learnable, scheduled or uncertainty, or one of an installed package."""

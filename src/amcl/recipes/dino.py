@@ -95,14 +95,14 @@ def _builtin() -> Config:
     config = resnet("builtin")
     return replace(
         config,
-        views=replace(config.views, local_crops=2, local_size=16, local_scale=(0.1, 0.4)),
         method=DINOSettings(
-            projector=(256, 256, 64),
+            projector=(256, 64),
             projector_norm=True,
             prototypes=256,
             prototype_freeze=0.0,
-            teacher_tau=0.04,
+            teacher_tau=0.03,
             teacher_tau_warmup=0,
-            momentum=0.9,
+            momentum=0.98,
         ),
+        run=replace(config.run, batch_size=64, epochs=20),
     )
