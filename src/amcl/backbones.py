@@ -141,6 +141,13 @@ class Backbone(nn.Module):
         h: torch.Tensor = self.network(images)
         return h
 
+    @property
+    def patch(self) -> int:
+        """Pixels a side of the patches of a vision transformer; 1 for other networks."""
+        embed = getattr(self.network, "patch_embed", None)
+        sides = getattr(embed, "patch_size", None)
+        return int(sides[0]) if sides else 1
+
     def allow_crops(self) -> None:
         """Let a vision transformer take images of other sizes, for which it interpolates positions.
 
@@ -198,8 +205,7 @@ class Backbone(nn.Module):
         Args:
             size: Pixels a side.
         """
-        embed = getattr(self.network, "patch_embed", None)
-        patch = embed.patch_size[0] if embed is not None else 1
+        patch = self.patch
         if size % patch:
             raise ValueError(
                 f"local crops of {size} pixels are no multiple of the patches of "

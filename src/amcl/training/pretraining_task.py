@@ -72,7 +72,12 @@ class PretrainingTask(Task):
         self.watch = watch
         self.on_probe = on_probe
         self.views = ViewGroups(
-            data.image_size, config.views, method.num_views, mean=data.mean, std=data.std
+            data.image_size,
+            config.views,
+            method.num_views,
+            patch=method.backbone.patch,
+            mean=data.mean,
+            std=data.std,
         )
         for group in self.views.groups[1:]:
             method.backbone.check_crops(group.size)
