@@ -45,7 +45,7 @@ def without_batch_norm(method: str, folder: Path) -> Config:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    ["moco", *(pytest.param(m, marks=pytest.mark.slow) for m in ("simclr", "mae", "can"))],
+    ["moco", *(pytest.param(m, marks=pytest.mark.slow) for m in ("simclr", "mae", "can", "dino"))],
 )
 def test_two_processes_give_the_curve_of_one(tmp_path, method):
     """Without batch norm, half a batch on each of two processes is the whole batch on one."""

@@ -23,7 +23,7 @@ from tiny_runs import assert_same_run, interrupt_at, picture_folder, tiny_vit
 pytestmark = pytest.mark.usefixtures("few_images")
 
 
-@pytest.mark.parametrize("method", ["simclr", "moco", "simsiam", "barlow"])
+@pytest.mark.parametrize("method", ["simclr", "moco", "simsiam", "barlow", "dino"])
 def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
     config = small_run(method)
     pretrain(config, tmp_path / "straight")
@@ -39,7 +39,7 @@ def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["mae", "can", "mocov3"])
+@pytest.mark.parametrize("method", ["mae", "can", "mocov3", "dino"])
 def test_resume_is_bit_exact_for_vision_transformers(tmp_path, monkeypatch, method):
     """LGP, which has two runs to resume, is in test_stages.py."""
     config = tiny_vit(method, picture_folder(tmp_path / "pictures", count=32))
