@@ -376,7 +376,7 @@ def test_crops_are_whole_patches():
     backbone = make("test_vit", 32, patch=4)
     assert backbone.patch == 4
     backbone.check_crops(12)
-    with pytest.raises(ValueError, match="local crops of 14 pixels .* --local-size 16"):
+    with pytest.raises(ValueError, match=r"local crops of 14 pixels .* --local-size 16"):
         backbone.check_crops(14)
 
 

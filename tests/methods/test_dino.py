@@ -108,7 +108,9 @@ def test_the_teacher_follows_the_student_after_the_step():
         assert all(map(torch.equal, before, [slow for _, slow in pairs]))
         method.after_step()
         momentum = cosine_momentum(0.75, 1.0, progress)
-        before = [momentum * b + (1 - momentum) * p for (p, _), b in zip(pairs, before, strict=True)]
+        before = [
+            momentum * b + (1 - momentum) * p for (p, _), b in zip(pairs, before, strict=True)
+        ]
         torch.testing.assert_close([slow for _, slow in pairs], before)
         before = [slow.clone() for _, slow in pairs]
     method.before_step(epoch=2.0, progress=1.0)
@@ -154,7 +156,9 @@ def test_heads_start_as_in_the_original():
             assert not layer.bias.any()
     assert [type(layer).__name__ for layer in method.heads.layers].count("GELU") == 2
     assert method.prototypes.weight.std().item() == pytest.approx(0.25 / math.sqrt(3), rel=0.1)
-    for student, teacher in zip(method.student.parameters(), method.teacher.parameters(), strict=True):
+    for student, teacher in zip(
+        method.student.parameters(), method.teacher.parameters(), strict=True
+    ):
         assert torch.equal(student, teacher)
 
 

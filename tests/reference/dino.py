@@ -54,9 +54,7 @@ def dino(
     """Views are lists of items; `targets(c, rows)` gives distributions of all the teacher sees."""
     total, images = 0.0, len(student[0])
     for c in range(num_heads):
-        rows = [
-            similarities(item.z[c], teacher_prototypes[c]) for view in teacher for item in view
-        ]
+        rows = [similarities(item.z[c], teacher_prototypes[c]) for view in teacher for item in view]
         q = targets(c, rows)
         of_head, pairs = 0.0, 0
         for t in range(len(teacher)):

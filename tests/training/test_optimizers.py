@@ -400,9 +400,7 @@ def test_a_final_weight_decay_is_checked():
 def test_prototypes_decay_and_are_layers_of_their_heads(unit_length):
     """The lengths too, which have two dimensions in the original."""
     method = small_method(
-        DINOSettings(
-            heads=2, projector=(8, 6), prototypes=9, prototype_unit_length=unit_length
-        )
+        DINOSettings(heads=2, projector=(8, 6), prototypes=9, prototype_unit_length=unit_length)
     )
     groups = group_of(method, OptimizerSettings(name="lars", weight_decay=0.1))
     names = [name for name in groups if name.startswith("prototypes")]

@@ -31,7 +31,7 @@ class SavedMethod:
     """State dict of the method."""
 
     def backbone(self, metadata: dict[str, Any]) -> Backbone:
-        """Return the trained backbone alone; for MoCo the query encoder's, for DINO the teacher's."""
+        """Return the trained backbone: for MoCo the query encoder's, for DINO the teacher's."""
         prefix = f"{METHODS[self.config.method.name].exported}.network."
         n = len(prefix)
         network = {key[n:]: v for key, v in self.state.items() if key.startswith(prefix)}

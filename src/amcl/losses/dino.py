@@ -99,7 +99,9 @@ class DINOLoss(HeadLoss):
         self.warmup = non_negative_int("teacher_tau_warmup", teacher_tau_warmup, "it is in epochs")
         choose("centering", centering, ("center", "sinkhorn"))
         if not 0 <= center_momentum <= 1:
-            raise ValueError(f"center_momentum must lie in [0, 1], got {center_momentum}: DINO 0.9.")
+            raise ValueError(
+                f"center_momentum must lie in [0, 1], got {center_momentum}: DINO 0.9."
+            )
         self.centering = centering
         self.center_momentum = float(center_momentum)
         self.iterations = whole_number("sinkhorn_iterations", sinkhorn_iterations)
@@ -255,7 +257,7 @@ class DINOLoss(HeadLoss):
 
     @torch.no_grad()
     def _targets(self, c: int, z: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor:
-        """Return the teacher's distributions (T, N, K) of a head from its unit vectors (T, N, D)."""
+        """Return the distributions (T, N, K) of a head from the teacher's units (T, N, D)."""
         s = z.flatten(0, 1) @ prototypes.mT
         if self.center is not None:
             q = F.centered_targets(s, self.center[c].to(s), self.teacher_tau)

@@ -103,6 +103,7 @@ def _builtin() -> Config:
             teacher_tau=0.03,
             teacher_tau_warmup=0,
             momentum=0.98,
+            momentum_end=0.99,
         ),
         run=replace(config.run, batch_size=64, epochs=20),
     )

@@ -90,9 +90,7 @@ def cost_of(config: Config, image_size: int | None = None) -> Cost:
     with torch.device("meta"):
         method = make_method(config.method, Backbone(config.backbone, size))
     parts = _parameters(method)
-    sizes = ViewGroups(
-        size, config.views, method.num_views, patch=method.backbone.patch
-    ).sizes
+    sizes = ViewGroups(size, config.views, method.num_views, patch=method.backbone.patch).sizes
     with torch.no_grad():
         forward = _flops(lambda: _loss(method, images, sizes))
     step = _flops(lambda: _loss(method, images, sizes).backward())
