@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import amcl
-from amcl.modules import Queue
+from amcl.modules import Prototypes, Queue
 from amcl.temperature import (
     AdaptiveTemperature,
     AlignmentTemperature,
@@ -20,7 +20,7 @@ from amcl.temperature import (
     UncertaintyTemperature,
 )
 
-IMAGES, INPUT, DIM, HEADS = 8, 6, 5, 2
+IMAGES, INPUT, DIM, HEADS, PROTOTYPES = 8, 6, 5, 2, 9
 
 
 def _contrastive(temperature=None, **options):
@@ -42,6 +42,14 @@ def _supervised(temperature=None, **options):
 
 
 LABELS = torch.tensor([0, 1, 0, 2, 1, 0, 3, 4])  # some classes are in both halves, some in one
+
+
+def _dino(**options):
+    return lambda: amcl.DINOLoss(
+        HEADS, AdaptiveTemperature(DIM), num_prototypes=PROTOTYPES, beta=0.3, **options
+    )
+
+
 CASES = {
     "in-batch softmax": _contrastive(),
     "in-batch decoupled": _contrastive(positive_in_denominator=False),
@@ -103,6 +111,8 @@ CASES = {
     "supervised, TaU": _supervised(UncertaintyTemperature),
     "VICReg": lambda: amcl.VICRegLoss(HEADS, AdaptiveTemperature(DIM), beta=0.3),
     "VICReg, constant τ": lambda: amcl.VICRegLoss(HEADS, ConstantTemperature(1.0)),
+    "DINO": _dino(),
+    "DINO, Sinkhorn": _dino(centering="sinkhorn"),
     "cross-correlation": _correlation(),
     "cross-correlation, TaU": _correlation(UncertaintyTemperature),
     "cross-correlation, φ on channels": _correlation(
@@ -123,6 +133,10 @@ class Model(nn.Module):
         self.support = Queue(HEADS, 10, width) if case == "neighbors" else None
         self.target_for_each_head = case.endswith("a target for each head")
 
+        self.prototypes = None
+        if isinstance(self.loss, amcl.DINOLoss):
+            self.prototypes = Prototypes(DIM, PROTOTYPES, HEADS)
+
     def forward(self, x0: torch.Tensor, x1: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         z0, z1 = self.heads(x0), self.heads(x1)
         if self.support is not None:
@@ -133,11 +147,15 @@ class Model(nn.Module):
             return self.loss(z0, z1, labels)
         if isinstance(self.loss, amcl.NegativeCosineLoss):
             return self.loss(z0, z1, x0[:, :DIM], x1[:, :DIM])
+        if self.prototypes is not None:
+            student = z0, z1, self.heads(0.5 * x0 - x1)
+            targets = x0[:, 1:].expand(HEADS, -1, -1), x1[:, 1:].expand(HEADS, -1, -1)
+            return self.loss(student, targets, self.prototypes(), self.prototypes().roll(1, 1))
         return self.loss(z0, z1) if self.queue is None else self.loss(z0, z1, self.queue)
 
 
 def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
-    """Loss, named gradients and buffers of the loss of one process's share of the same batch and model."""
+    """Loss, named gradients and buffers of the loss of one process's share of a batch."""
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     try:
@@ -149,7 +167,9 @@ def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
         wrapped = wrap(model)  # DDP averages in the backward pass, so it must live until then
         value = wrapped(x0[share], x1[share], LABELS[share])
         value.backward()
+        gradients = {name: p.grad for name, p in model.named_parameters()}
+        if isinstance(model.loss, amcl.DINOLoss):
+            model.loss.update_center()
     finally:
         torch.set_default_dtype(torch.float32)
-    gradients = {name: p.grad for name, p in model.named_parameters()}
     return value.detach(), gradients | dict(model.loss.named_buffers())

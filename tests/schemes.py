@@ -142,6 +142,8 @@ SCHEMES = {
     ),
 }
 ON_CHANNELS = [name for name, scheme in SCHEMES.items() if scheme.on_channels]
+PAIR_BY_PAIR = [name for name in SCHEMES if name not in ("MACL", "positive scale")]
+"""Schemes whose temperatures do not depend on which pairs of the batch are positive."""
 WITH_GRADIENT = [name for name, scheme in SCHEMES.items() if not scheme.detached]
 
 

@@ -42,6 +42,8 @@ def tiny_vit(method: str, folder: Path, **run: Any) -> Config:
         changed |= {"decoder_dim": 8, "decoder_depth": 1, "decoder_heads": 2}
     if hasattr(config.method, "predictor"):
         changed["predictor"] = 16
+    if hasattr(config.method, "prototypes"):
+        changed |= {"prototypes": 32, "teacher_tau_warmup": 2, "prototype_freeze": 1.0}
     if method == "lgp":
         changed |= {"mae_epochs": 2, "mae_lr": 1e-3, "pull": 1e-4}
     settings = {"epochs": 2, "batch_size": 8, "probe_every": 1, "log_every": 1, **run}

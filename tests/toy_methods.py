@@ -21,6 +21,9 @@ class Flat(nn.Module):
         super().__init__()
         self.layer = nn.Linear(3 * SIZE * SIZE, self.dim)
 
+    def allow_crops(self):
+        """Take views of one size all the same."""
+
     def forward(self, images):
         return self.layer(images.flatten(1)).relu()
 
@@ -36,6 +39,9 @@ class Patched(nn.Module):
             SIZE, 1, num_classes=0, embed_dim=self.dim, depth=2, num_heads=2, mlp_ratio=2
         )
 
+    def allow_crops(self):
+        """Take views of one size all the same."""
+
     def forward(self, images):
         return self.network(images)
 
@@ -48,6 +54,7 @@ SMALL = {
     "barlow": (Flat, {"projector": (8, 8, 5)}),
     "supcon": (Flat, {"projector": (8, 5)}),
     "vicreg": (Flat, {"projector": (8, 8, 5)}),
+    "dino": (Flat, {"projector": (8, 5), "prototypes": 12, "teacher_tau_warmup": 0}),
     "mae": (Patched, DECODER),
     "can": (Patched, {"projector": (8, 5), **DECODER}),
     "mocov3": (Patched, {"projector": (8, 5), "predictor": 4}),
@@ -58,8 +65,9 @@ SMALL = {
 
 REFUSED = {
     *((method, "uncertainty") for method in ("simsiam", "byol", "nnclr", "vicreg")),
-    *((method, "adaptive-negative") for method in ("simsiam", "byol", "vicreg")),
-    *((method, "isogclr") for method in ("simsiam", "byol", "vicreg", "barlow")),
+    *((method, "adaptive-negative") for method in ("simsiam", "byol", "vicreg", "dino")),
+    *((method, "isogclr") for method in ("simsiam", "byol", "vicreg", "barlow", "dino")),
+    ("dino", "artanh"),
     ("vicreg", "learnable"),
     ("vicreg", "artanh"),
     ("barlow", "one-sided"),

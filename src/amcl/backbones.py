@@ -141,6 +141,78 @@ class Backbone(nn.Module):
         h: torch.Tensor = self.network(images)
         return h
 
+    @property
+    def patch(self) -> int:
+        """Pixels a side of the patches of a vision transformer; 1 for other networks."""
+        embed = getattr(self.network, "patch_embed", None)
+        sides = getattr(embed, "patch_size", None)
+        return int(sides[0]) if sides else 1
+
+    def allow_crops(self) -> None:
+        """Let a vision transformer take images of other sizes, for which it interpolates positions.
+
+        Convolutional networks take them anyway. Images of its own size give the same features.
+
+        Example:
+            >>> backbone = Backbone(BackboneSettings(name="test_vit"), image_size=32)
+            >>> backbone.allow_crops()
+            >>> backbone(torch.randn(2, 3, 16, 16)).shape
+            torch.Size([2, 64])
+        """
+        from timm.layers.format import Format
+        from timm.models.vision_transformer import VisionTransformer
+
+        network = self.network
+        if isinstance(network, VisionTransformer):
+            # As timm makes it with dynamic_img_size=True.
+            network.dynamic_img_size = True
+            network.patch_embed.strict_img_size = False
+            network.patch_embed.flatten = False
+            network.patch_embed.output_fmt = Format.NHWC
+
+    def set_drop_path(self, rate: float) -> None:
+        """Let a vision transformer skip blocks in training (stochastic depth).
+
+        Args:
+            rate: Rate at which the last block is skipped; it rises from 0 in the first.
+
+        Raises:
+            ValueError: If the network is no vision transformer.
+
+        Example:
+            >>> backbone = Backbone(BackboneSettings(name="test_vit"), image_size=32)
+            >>> backbone.set_drop_path(0.1)
+            >>> backbone.network.blocks[-1].drop_path1
+            DropPath(drop_prob=0.100)
+        """
+        from timm.layers import DropPath
+        from timm.models.vision_transformer import VisionTransformer
+
+        blocks = self.network.blocks if isinstance(self.network, VisionTransformer) else []
+        if not blocks or not all(hasattr(block, "drop_path1") for block in blocks):
+            raise ValueError(
+                f"drop_path={rate} skips blocks of vision transformers, and {self.settings.name!r} "
+                "has none of them: leave it out (--drop-path 0), or choose a network such as "
+                "vit_tiny_patch16_224."
+            )
+        for block, share in zip(blocks, torch.linspace(0, rate, len(blocks)).tolist(), strict=True):
+            block.drop_path1 = DropPath(share)
+            block.drop_path2 = DropPath(share)
+
+    def check_crops(self, size: int) -> None:
+        """Raise an error if the network cannot take crops of a size.
+
+        Args:
+            size: Pixels a side.
+        """
+        patch = self.patch
+        if size % patch:
+            raise ValueError(
+                f"local crops of {size} pixels are no multiple of the patches of "
+                f"{self.settings.name!r}, {patch} pixels: use --local-size "
+                f"{max(round(size / patch), 1) * patch}, or other patches (--patch)."
+            )
+
     def metadata(self) -> dict[str, Any]:
         """Return what is needed to make the backbone again."""
         return self.settings.metadata() | {"image_size": self.image_size}

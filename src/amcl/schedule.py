@@ -1,4 +1,4 @@
-"""The learning rate over a run: a linear warm-up, then a half cosine or a constant."""
+"""Numbers over a run: the learning rate with its warm-up, and half cosines of others."""
 
 import math
 from typing import Literal
@@ -36,3 +36,21 @@ def lr_factor(
         return 1.0
     progress = min((position - warmup) / (length - warmup), 1.0)
     return final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def half_cosine(start: float, end: float, progress: float) -> float:
+    """Return a number that moves from `start` to `end` along a half cosine.
+
+    Args:
+        start: Value at the start of training.
+        end: Value at the end of training.
+        progress: Share of the training that is done, from 0 to 1.
+
+    Returns:
+        The value.
+
+    Example:
+        >>> [round(half_cosine(0.04, 0.4, progress), 3) for progress in (0.0, 0.5, 1.0)]
+        [0.04, 0.22, 0.4]
+    """
+    return end - (end - start) * 0.5 * (1.0 + math.cos(math.pi * progress))

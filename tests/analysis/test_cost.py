@@ -14,6 +14,7 @@ from amcl import recipes
 from amcl.analysis.cost import (
     Cost,
     StepCost,
+    backbone_flops,
     compare_cost,
     cost_of,
     image_size_of,
@@ -152,7 +153,7 @@ def test_parameters_are_those_of_the_method(name):
     assert cost.training_parameters + cost.momentum == size_of(method)
     assert cost.trained == sum(p.numel() for p in method.parameters() if p.requires_grad)
     parts = {"backbone": method.backbone}
-    for part in ("heads", "predictors", "decoder", "noise_embedding"):
+    for part in ("heads", "prototypes", "predictors", "decoder", "noise_embedding"):
         if hasattr(method, part):
             parts[part] = getattr(method, part)
     if name != "mae":
@@ -169,6 +170,25 @@ def test_a_momentum_copy_is_not_trained(name):
     cost = with_amcl(name)
     assert cost.momentum == cost.parameters["backbone"] + cost.parameters["heads"]
     assert cost.trained <= cost.training_parameters
+
+
+def test_the_teacher_is_not_trained_and_has_prototypes_of_its_own():
+    cost = with_amcl("dino")
+    parts = ("backbone", "heads", "prototypes")
+    assert cost.momentum == sum(cost.parameters[part] for part in parts)
+    assert cost.parameters["prototypes"] == 3 * 256 * 64
+
+
+def test_every_crop_counts():
+    """The student computes the features of all crops, the teacher of the views of full size."""
+    two = tiny("dino")
+    seven = replace(two, views=replace(two.views, local_crops=5, local_size=16))
+    more = cost_of(seven).forward_flops - cost_of(two).forward_flops
+    small = backbone_flops(two.backbone, 16)
+    dim = Backbone(two.backbone, 32).dim
+    heads = 2 * (dim * 256 + 256 * 64)
+    prototypes = 2 * 64 * 256
+    assert more == 5 * (small + heads + prototypes)
 
 
 @pytest.mark.parametrize("name", ["simclr", "simsiam", "barlow", "supcon", "vicreg"])

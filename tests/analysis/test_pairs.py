@@ -34,6 +34,7 @@ SMALL = {
     "barlow": (RESNET, HEADS),
     "supcon": (RESNET, HEADS),
     "vicreg": (RESNET, HEADS),
+    "dino": (RESNET, {**HEADS, "prototypes": 16}),
     "mae": (VIT, DECODER),
     "can": (VIT, {**HEADS, **DECODER}),
     "mocov3": (VIT, {**HEADS, "predictor": 16}),

@@ -345,3 +345,45 @@ def test_other_families_on_small_images_are_warned_about():
 def test_a_very_narrow_tiered_stem_has_channels():
     backbone = Backbone(BackboneSettings(name="resnet10t", width=0.0625), 32)
     assert backbone(torch.randn(2, 3, 32, 32)).isfinite().all()
+
+
+def test_vision_transformers_take_crops_of_other_sizes():
+    """As timm's own network does that is made to take any size."""
+    backbone = make("vit_tiny_patch16_224", 32, patch=4, width=0.34).eval()
+    sizes = {"img_size": 32, "patch_size": 4, "embed_dim": 64, "num_heads": 1}
+    theirs = timm.create_model(
+        "vit_tiny_patch16_224", num_classes=0, **sizes, dynamic_img_size=True
+    ).eval()
+    theirs.load_state_dict(backbone.network.state_dict())
+    images, crops = torch.randn(2, 3, 32, 32), torch.randn(2, 3, 12, 12)
+    before = backbone(images)
+    with pytest.raises(AssertionError, match="Input height"):
+        backbone(crops)
+    backbone.allow_crops()
+    assert torch.equal(backbone(images), before)
+    assert torch.equal(backbone(crops), theirs(crops))
+    assert not torch.equal(backbone(crops), before)
+
+
+def test_resnets_take_crops_of_other_sizes():
+    backbone = make("resnet10t", 32, width=0.25)
+    backbone.allow_crops()
+    assert backbone(torch.randn(2, 3, 12, 12)).shape == (2, backbone.dim)
+
+
+def test_crops_are_whole_patches():
+    assert make("resnet10t", 32, width=0.25).patch == 1
+    backbone = make("test_vit", 32, patch=4)
+    assert backbone.patch == 4
+    backbone.check_crops(12)
+    with pytest.raises(ValueError, match=r"local crops of 14 pixels .* --local-size 16"):
+        backbone.check_crops(14)
+
+
+def test_blocks_are_skipped_as_timm_does():
+    backbone = make("vit_tiny_patch16_224", 32, width=0.34)
+    theirs = timm.create_model("vit_tiny_patch16_224", num_classes=0, drop_path_rate=0.2)
+    backbone.set_drop_path(0.2)
+    for ours, block in zip(backbone.network.blocks[1:], theirs.blocks[1:], strict=True):
+        assert ours.drop_path1.drop_prob == pytest.approx(block.drop_path1.drop_prob)
+        assert ours.drop_path2.drop_prob == pytest.approx(block.drop_path2.drop_prob)

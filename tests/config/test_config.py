@@ -48,6 +48,8 @@ CHOICES = {
     "head_reduction": "sum",
     "projector_last_norm": "plain",
     "form": "top_k",
+    "centering": "sinkhorn",
+    "final_weight_decay": 0.4,
     "top_k": 7,
     "momentum_end": 0.9995,
     "decoder_dim": 64,

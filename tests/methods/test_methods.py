@@ -30,6 +30,7 @@ POSITIONS, PATCHES = "backbone.network.pos_embed", "backbone.network.patch_embed
 UNTRAINED = {
     "moco": ("keys.",),
     "byol": ("keys.",),
+    "dino": ("teacher.", "teacher_prototypes."),
     "mae": (POSITIONS,),
     "can": (POSITIONS,),
     "mocov3": ("keys.", POSITIONS, PATCHES),
@@ -175,9 +176,9 @@ def compared_by_hand(method, name, x0, x1, c):
         queue = method.queue.z[c]
         cosines = torch.nn.functional.cosine_similarity(project(first)[:, None], queue, dim=-1)
         return queue[cosines.argmax(1)], method.predictors.head(c)(project(second))
-    slow_backbone, slow_heads = method.keys.module
+    slow_backbone, slow_heads = (method.teacher if name == "dino" else method.keys).module
     key = slow_heads.head(c)(slow_backbone(x1))
-    if name == "moco":
+    if name in ("moco", "dino"):
         return project(first), key
     return method.predictors.head(c)(project(first)), key
 
@@ -205,7 +206,8 @@ def test_simsiam_with_a_projector_a_head_compares_with_each():
 
 
 @pytest.mark.parametrize(
-    "name", ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow", "byol", "nnclr", "vicreg"]
+    "name",
+    ["simclr", "moco", "mocov3", "lgp", "simsiam", "barlow", "byol", "nnclr", "vicreg", "dino"],
 )
 def test_pairs_compared_are_those_of_the_loss(name):
     """The statistics of a step, which the loss keeps itself, are those of the pair matrix."""
@@ -214,7 +216,7 @@ def test_pairs_compared_are_those_of_the_loss(name):
     x0, x1 = views()
     method([x0, x1], watch=True)
     matrices = [method.loss.pair_matrix(*method.compared([x0, x1]))]
-    if name in ("simclr", "simsiam", "byol"):  # whose statistics are of both directions
+    if name in ("simclr", "simsiam", "byol", "dino"):  # whose statistics are of both directions
         matrices.append(method.loss.pair_matrix(*method.compared([x1, x0])))
     own = torch.stack([m.tau.diagonal(dim1=1, dim2=2).mean(1) for m in matrices]).mean(0)
     torch.testing.assert_close(own, method.stats.positive.tau)

@@ -10,6 +10,7 @@ import torch
 from amcl import recipes
 from amcl.backbones import Backbone
 from amcl.methods import METHODS, make_method
+from amcl.views import ViewGroups
 from factories import change
 
 RESNETS = ("simclr", "moco", "simsiam", "barlow", "byol", "nnclr", "supcon", "vicreg")
@@ -23,9 +24,10 @@ def figures(name, *paths):
 
 
 def test_there_is_a_recipe_for_each_set_and_method():
-    assert set(RESNETS + VITS) == set(METHODS)
+    assert {*RESNETS, *VITS, "dino"} == set(METHODS)
     wanted = {f"{data}-{method}" for data in SETS for method in METHODS}
     wanted |= {f"imagenet-{method}-large" for method in VITS}
+    wanted.add("imagenet-dino-resnet50")
     wanted |= {f"{name}-amcl" for name in wanted if "-mae" not in name}
     assert set(recipes.names()) == wanted
     assert len(recipes.names()) == len(wanted)
@@ -431,6 +433,71 @@ def test_recipes_of_vision_transformers_fit_their_networks(data, method):
     with torch.device("meta"):
         backbone = Backbone(config.backbone, size.get(data, 32))
         assert isinstance(make_method(config.method, backbone), METHODS[config.method.name])
+
+
+def test_imagenet_dino_is_that_of_the_original_repository():
+    name = "imagenet-dino"
+    assert figures(name, "backbone.name", "run.epochs", "run.batch_size", "method.prototypes") == (
+        *("vit_small_patch16_224", 300, 1024, 65536),
+    )
+    assert figures(name, "method.projector", "method.projector_norm") == ((2048, 2048, 256), False)
+    assert figures(
+        name, "method.teacher_tau_start", "method.teacher_tau", "method.teacher_tau_warmup"
+    ) == (0.04, 0.07, 30)
+    assert figures(name, "method.momentum", "method.momentum_end", "method.center_momentum") == (
+        *(0.996, 1.0, 0.9),
+    )
+    assert figures(name, "method.prototype_freeze", "method.prototype_unit_length") == (1, False)
+    assert figures(name, "method.drop_path", "method.temperature.tau") == (0.1, 0.1)
+    assert figures(name, "optimizer.name", "optimizer.warmup_epochs", "optimizer.clip") == (
+        *("adamw", 10, 3.0),
+    )
+    assert figures(name, "optimizer.weight_decay", "optimizer.final_weight_decay") == (0.04, 0.4)
+    assert peak(name) == pytest.approx(5e-4 * 1024 / 256)
+    assert peak(name) * recipes.recipe(name).optimizer.final_lr == pytest.approx(1e-6)
+    views = recipes.recipe(name).views
+    assert (views.crop_scale, views.local_scale) == ((0.4, 1.0), (0.05, 0.4))
+    assert (views.local_crops, views.local_size, views.local_blur_p) == (8, 96, 0.5)
+    assert (views.blur_p, views.solarize_p) == ((1.0, 0.1), (0.0, 0.2))
+    assert views.jitter == (0.4, 0.4, 0.2, 0.1)
+
+
+def test_imagenet_dino_of_resnet50_is_that_of_the_original_repository():
+    name = "imagenet-dino-resnet50"
+    assert figures(name, "backbone.name", "run.epochs", "run.batch_size") == ("resnet50", 100, 512)
+    assert figures(name, "optimizer.name", "optimizer.weight_decay") == ("sgd", 1e-4)
+    assert figures(name, "optimizer.final_weight_decay") == (None,)
+    assert peak(name) == pytest.approx(0.06)
+    assert figures(name, "views.crop_scale", "views.local_scale") == ((0.14, 1.0), (0.05, 0.14))
+    assert figures(name, "method.teacher_tau", "method.teacher_tau_warmup") == (0.04, 0)
+    assert figures(name, "method.prototype_unit_length", "hardware.sync_norm") == (True, True)
+
+
+@pytest.mark.parametrize("data", ["cifar10", "cifar100"])
+def test_dino_on_cifar_is_that_of_solo_learn(data):
+    name = f"{data}-dino"
+    assert figures(name, "backbone.name", "run.epochs", "run.batch_size") == ("resnet18", 1000, 256)
+    assert figures(name, "method.prototypes", "method.momentum", "method.momentum_end") == (
+        *(4096, 0.9995, 1.0),
+    )
+    assert figures(name, "method.teacher_tau", "method.teacher_tau_warmup") == (0.07, 0)
+    assert figures(name, "optimizer.name", "optimizer.lars_trust", "optimizer.weight_decay") == (
+        *("lars", 0.02, 1e-6),
+    )
+    assert peak(name) == pytest.approx(0.3)
+    assert figures(name, "views.local_crops", "views.blur_p") == (0, (0.0, 0.0))
+
+
+@pytest.mark.parametrize("name", [n for n in recipes.names() if "dino" in n])
+def test_local_crops_of_dino_are_whole_patches(name):
+    config = recipes.recipe(name)
+    size = {"imagenet": 224, "folder": 112, "stl10": 96, "tinyimagenet": 64}
+    with torch.device("meta"):
+        backbone = Backbone(config.backbone, size.get(name.split("-")[0], 32))
+    groups = ViewGroups(backbone.image_size, config.views, patch=backbone.patch).groups
+    assert len(groups) == 1 + (config.views.local_crops > 0)
+    for group in groups:
+        backbone.check_crops(group.size)
 
 
 def test_unknown_name_suggests_the_nearest():

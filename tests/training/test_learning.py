@@ -51,7 +51,8 @@ def untrained(recipe: str) -> float:
 
 def cases():
     """SimCLR + AMCL in every run of the tests, the others in `make test-all`."""
-    for method in ("simclr", "moco", "simsiam", "barlow", "byol", "nnclr", "supcon", "vicreg"):
+    methods = ("simclr", "moco", "simsiam", "barlow", "byol", "nnclr", "supcon", "vicreg", "dino")
+    for method in methods:
         for suffix in ("", "-amcl"):
             slow = not suffix or method != "simclr"
             marks = [pytest.mark.slow] if slow else []
@@ -62,7 +63,7 @@ def cases():
 def test_it_learns(tmp_path, by_pixels, method, suffix):
     config = recipes.recipe(f"builtin-{method}{suffix}")
     # Without negatives it learns more slowly.
-    epochs = {"simclr": 2, "simsiam": 14, "supcon": 4}.get(method, 8)
+    epochs = {"simclr": 2, "simsiam": 14, "supcon": 4, "dino": 20}.get(method, 8)
     batch_size = {"simclr": 100}.get(method, config.run.batch_size)
     run = replace(config.run, epochs=epochs, probe_every=epochs, batch_size=batch_size)
     pretrain(replace(config, run=run), tmp_path / "run")

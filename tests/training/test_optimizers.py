@@ -10,6 +10,7 @@ from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.methods import (
+    DINOSettings,
     LGPSettings,
     MoCoSettings,
     MoCoV3Settings,
@@ -24,6 +25,7 @@ from amcl.training.optimizers import (
     make_optimizer,
     parameter_groups,
     set_lr,
+    set_weight_decay,
 )
 from factories import method_settings
 
@@ -390,3 +392,36 @@ def test_state_dict_goes_on_where_it_stopped(optimizer):
     steps(second, list(other.parameters()), more)
     for p, q in zip(params, other.parameters(), strict=True):
         assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd", "lars"])
+def test_weight_decay_follows_a_half_cosine_where_there_is_one(name):
+    settings = OptimizerSettings(name=name, weight_decay=0.04, final_weight_decay=0.4)
+    for progress, expected in ((0.0, 0.04), (0.5, 0.22), (1.0, 0.4)):
+        cosine = 0.4 + 0.5 * (0.04 - 0.4) * (1 + math.cos(math.pi * progress))  # DINO's code
+        assert settings.decay(progress) == pytest.approx(expected) == pytest.approx(cosine)
+    assert OptimizerSettings(weight_decay=0.04).decay(0.7) == 0.04
+    optimizer = make_optimizer(simsiam(), settings, 256)
+    set_weight_decay(optimizer, 0.3)
+    decays = {group["is_weight"]: group["weight_decay"] for group in optimizer.param_groups}
+    assert decays == {True: 0.3, False: 0.0}
+
+
+def test_a_final_weight_decay_is_checked():
+    with pytest.raises(ValueError, match="final_weight_decay must be a finite number"):
+        OptimizerSettings(final_weight_decay=-0.1)
+
+
+@pytest.mark.parametrize("unit_length", [True, False])
+def test_prototypes_decay_and_are_layers_of_their_heads(unit_length):
+    """The lengths too, which have two dimensions in the original."""
+    method = small_method(
+        DINOSettings(heads=2, projector=(8, 6), prototypes=9, prototype_unit_length=unit_length)
+    )
+    groups = group_of(method, OptimizerSettings(name="lars", weight_decay=0.1))
+    names = [name for name in groups if name.startswith("prototypes")]
+    assert len(names) == (1 if unit_length else 2)
+    for name in names:
+        assert groups[name]["weight_decay"] == 0.1
+        assert groups[name]["per_head"]
+    assert not any(name.startswith("teacher") for name in groups)

@@ -49,7 +49,7 @@ def without_batch_norm(method: str, folder: Path) -> Config:
         "moco",
         *(
             pytest.param(m, marks=pytest.mark.slow)
-            for m in ("simclr", "mae", "can", "byol", "nnclr")
+            for m in ("simclr", "mae", "can", "byol", "nnclr", "dino")
         ),
     ],
 )

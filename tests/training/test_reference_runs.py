@@ -53,6 +53,9 @@ def small_config(method: str, amcl: bool) -> Config:
         changed["predictor"] = 32
     if method in ("moco", "nnclr"):
         changed["queue"] = 96
+    views = config.views
+    if config.method.multi_crop:
+        views = replace(views, local_crops=2)
     if method == "lgp":
         changed |= {"mae_epochs": 1, "pull": 1e-4}
     backbone = BackboneSettings(name="resnet10t", stem="standard", width=0.25)
@@ -61,6 +64,7 @@ def small_config(method: str, amcl: bool) -> Config:
     return replace(
         config,
         backbone=backbone,
+        views=views,
         data=replace(config.data, workers=0, subset=120, probe="none", image_size=32),
         method=change(config.method, **changed),
         optimizer=replace(config.optimizer, warmup_epochs=0.5, lr_scaling="none", lr=1e-3),

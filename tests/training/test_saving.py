@@ -24,7 +24,8 @@ pytestmark = pytest.mark.usefixtures("few_images")
 
 
 @pytest.mark.parametrize(
-    "method", ["simclr", "moco", "simsiam", "barlow", "byol", "nnclr", "supcon", "vicreg"]
+    "method",
+    ["simclr", "moco", "simsiam", "barlow", "byol", "nnclr", "supcon", "vicreg", "dino"],
 )
 def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
     config = small_run(method)
@@ -41,7 +42,7 @@ def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["mae", "can", "mocov3"])
+@pytest.mark.parametrize("method", ["mae", "can", "mocov3", "dino"])
 def test_resume_is_bit_exact_for_vision_transformers(tmp_path, monkeypatch, method):
     """LGP, which has two runs to resume, is in test_stages.py."""
     config = tiny_vit(method, picture_folder(tmp_path / "pictures", count=32))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional as V
 
-from amcl.views import IMAGENET_MEAN, IMAGENET_STD, Views, ViewSettings, operations
+from amcl.views import IMAGENET_MEAN, IMAGENET_STD, ViewGroups, Views, ViewSettings, operations
 
 
 def generator(seed=0):
@@ -320,3 +320,13 @@ def test_a_crop_without_width_shows_the_pixels_there(start):
     value = operations.crop(operations.planes(images), rows, columns).mul(255)
     expected = min(max(8 * start + 0.5, 1), 8)
     assert torch.allclose(value, torch.tensor(float(expected)), atol=0.51)
+
+
+def test_local_crops_are_whole_patches_unless_their_size_is_given():
+    settings = ViewSettings(local_crops=2)
+    assert ViewGroups(224, settings).sizes == [224, 224, 96, 96]
+    assert ViewGroups(112, settings, patch=16).sizes == [112, 112, 48, 48]
+    assert ViewGroups(16, settings, patch=16).sizes == [16, 16, 16, 16]
+    sized = ViewSettings(local_crops=1, local_size=50)
+    assert ViewGroups(112, sized, patch=16).sizes == [112, 112, 50]
+    assert ViewGroups(112, ViewSettings(), num_views=1).sizes == [112]

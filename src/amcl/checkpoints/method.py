@@ -12,11 +12,9 @@ from amcl.checkpoints.weights import Table
 from amcl.config import Config
 from amcl.errors import RunError
 from amcl.files import expand_home
-from amcl.methods import Method, make_method
+from amcl.methods import METHODS, Method, make_method
 from amcl.tensor_files import read_safetensors
 from amcl.text_files import require
-
-_NETWORK = "backbone.network."  # prefix of the network in the state dict of a method
 
 
 @dataclass(frozen=True)
@@ -33,9 +31,10 @@ class SavedMethod:
     """State dict of the method."""
 
     def backbone(self, metadata: dict[str, Any]) -> Backbone:
-        """Return the backbone alone; for MoCo, that of the query encoder."""
-        n = len(_NETWORK)
-        network = {key[n:]: v for key, v in self.state.items() if key.startswith(_NETWORK)}
+        """Return the trained backbone: for MoCo the query encoder's, for DINO the teacher's."""
+        prefix = f"{METHODS[self.config.method.name].exported}.network."
+        n = len(prefix)
+        network = {key[n:]: v for key, v in self.state.items() if key.startswith(prefix)}
         return backbone_of({**metadata, **self.config.backbone.metadata()}, network, self.path)
 
     def method(self) -> Method:

@@ -9,7 +9,7 @@ import tyro
 
 from amcl.data import absolute_source
 from amcl.files import expand_home
-from amcl.schedule import lr_factor
+from amcl.schedule import half_cosine, lr_factor
 from amcl.settings import (
     Rule,
     choose,
@@ -220,6 +220,8 @@ class OptimizerSettings:
     """AdamW's two betas."""
     weight_decay: float = 5e-4
     """Weight decay (SGD and LARS: added to the gradient; AdamW: decoupled)."""
+    final_weight_decay: float | None = None
+    """Weight decay moves to this along a half cosine over the run; none: it stays."""
     decay_norm_and_bias: bool = False
     """Decay norms and biases too, as the original SGD recipes do."""
     bias_lr_scale: float = 1.0
@@ -245,6 +247,14 @@ class OptimizerSettings:
         non_negative("sgd_momentum", self.sgd_momentum, "0.9 is usual")
         for name in ("weight_decay", "warmup_epochs", "final_lr", "clip", "bias_lr_scale"):
             non_negative(name, getattr(self, name), "0 switches it off")
+        if self.final_weight_decay is not None:
+            non_negative("final_weight_decay", self.final_weight_decay, "0 switches it off")
+
+    def decay(self, progress: float) -> float:
+        """Return the weight decay after a share of the run, from 0 to 1."""
+        if self.final_weight_decay is None:
+            return self.weight_decay
+        return half_cosine(self.weight_decay, self.final_weight_decay, progress)
 
     def factor(self, epoch: float, epochs: float) -> float:
         """Return the learning rate after `epoch` of `epochs`, as a share of its peak."""

@@ -15,6 +15,7 @@ from amcl.functional.contrastive import (
 )
 from amcl.functional.cross_correlation import OmegaReduction, channels, cross_correlation
 from amcl.functional.decoupled import mises_fisher_weights
+from amcl.functional.dino import centered_targets, prototype_cross_entropy, sinkhorn_targets
 from amcl.functional.hard import hard_contrast
 from amcl.functional.masked import (
     masked_reconstruction,
@@ -51,6 +52,7 @@ __all__ = [
     "alignment_tau",
     "all_pairs",
     "artanh_tau",
+    "centered_targets",
     "channels",
     "cosine_schedule_tau",
     "covariance",
@@ -77,11 +79,13 @@ __all__ = [
     "pair_logsumexp",
     "paired",
     "patchify",
+    "prototype_cross_entropy",
     "sigma",
     "sigmoid_contrast",
     "similarity_tau",
     "sincos_levels",
     "sincos_positions",
+    "sinkhorn_targets",
     "softmax_contrast",
     "supervised_contrast",
     "uncertainty_tau",

@@ -2,6 +2,7 @@
 
 from amcl.losses.contrastive import AMCLLoss, ContrastiveLoss
 from amcl.losses.cross_correlation import CrossCorrelationLoss
+from amcl.losses.dino import DINOLoss
 from amcl.losses.negative_cosine import NegativeCosineLoss
 from amcl.losses.statistics import LossStats, PairStats
 from amcl.losses.supervised import SupervisedContrastiveLoss
@@ -11,6 +12,7 @@ __all__ = [
     "AMCLLoss",
     "ContrastiveLoss",
     "CrossCorrelationLoss",
+    "DINOLoss",
     "LossStats",
     "NegativeCosineLoss",
     "PairStats",

@@ -7,6 +7,7 @@ from amcl.methods.barlow_twins import BarlowTwins, BarlowTwinsSettings
 from amcl.methods.base import Drawn, Method, MethodSettings, pair
 from amcl.methods.byol import BYOL, BYOLSettings
 from amcl.methods.can import CAN, CANSettings
+from amcl.methods.dino import DINO, DINOSettings
 from amcl.methods.heads import HeadMethod, HeadSettings
 from amcl.methods.lgp import LGP, LGPSettings
 from amcl.methods.mae import MAE, MAESettings
@@ -22,6 +23,7 @@ from amcl.methods.vicreg import VICReg, VICRegSettings
 __all__ = [
     "BYOL",
     "CAN",
+    "DINO",
     "LGP",
     "MAE",
     "METHODS",
@@ -30,6 +32,7 @@ __all__ = [
     "BarlowTwins",
     "BarlowTwinsSettings",
     "CANSettings",
+    "DINOSettings",
     "Drawn",
     "HeadMethod",
     "HeadSettings",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar, cast
 
 import torch
 from torch import nn
@@ -163,6 +163,8 @@ class Method(nn.Module):
     """The dataclass of its settings, set by `register_method`."""
     num_views: ClassVar[int] = 2
     """Number of views of full size that it takes of each image."""
+    exported: ClassVar[str] = "backbone"
+    """Name of the module that is the trained backbone, where it is not the one that learns."""
     stats: LossStats | None = None
     """Statistics of similarities and temperatures of the last call with `watch`."""
     terms: dict[str, torch.Tensor]
@@ -173,6 +175,11 @@ class Method(nn.Module):
         self.settings = settings
         self.backbone = backbone
         self.terms = {}
+
+    @property
+    def trained_backbone(self) -> Backbone:
+        """The backbone that is probed, evaluated and exported."""
+        return cast(Backbone, self.get_submodule(self.exported))
 
     def forward(self, views: Sequence[torch.Tensor], watch: bool = False) -> torch.Tensor:
         """Return the loss of the views of N images.
@@ -232,6 +239,9 @@ class Method(nn.Module):
             epoch: Epochs since the start of the run; fractions count.
             progress: Share of the run that is done, from 0 to 1.
         """
+
+    def after_backward(self) -> None:
+        """Change gradients, after they are clipped and before the optimizer's step."""
 
     def after_step(self) -> None:
         """Finish a step, after the optimizer's."""

@@ -11,7 +11,7 @@ from amcl.backbones import Backbone
 from amcl.losses import LossStats
 from amcl.losses.base import HeadLoss, HeadReduction
 from amcl.methods.base import Method, MethodSettings, pair
-from amcl.modules import LastNorm, ProjectionHeads
+from amcl.modules import Activation, LastNorm, ProjectionHeads
 from amcl.settings import Rule, non_negative, whole_number
 from amcl.temperature import TEMPERATURES, ConstantSettings, Temperature, TemperatureSettings
 from amcl.temperature.base import Sign
@@ -57,8 +57,12 @@ class HeadSettings(MethodSettings):
     """Signs of the pairs, of images or channels, that the loss compares."""
     compares: ClassVar[Literal["images", "channels"]] = "images"
     """Kind of items whose pairs have temperatures."""
+    divides_similarities: ClassVar[bool] = True
+    """True if the loss divides similarities of pairs by their temperatures."""
     takes_score: ClassVar[bool] = True
     """True if the loss compares outputs of projectors, which may have a further one (TaU)."""
+    activation: ClassVar[Activation] = "relu"
+    """Activation of the projector's hidden layers."""
     temperature_defaults: ClassVar[Mapping[str, Any]] = {}
     """Values that the method prefers to the defaults of a temperature scheme, by name."""
 
@@ -73,7 +77,7 @@ class HeadSettings(MethodSettings):
     projector: tuple[int, ...] = (512, 128)
     """Widths of the projector behind the backbone's own: hidden layers, then D."""
     projector_norm: bool = False
-    """Batch norm before each hidden ReLU of the projector."""
+    """Batch norm before each hidden activation of the projector."""
     projector_bias: bool = True
     """Biases in the projector."""
     projector_last_norm: LastNorm = "none"
@@ -142,6 +146,8 @@ class HeadSettings(MethodSettings):
             return f"adapts the temperatures of negative pairs, and {cls.title} has none"
         if scheme.needs_images and cls.compares != "images":
             return f"is that of an image, and {cls.title} compares {cls.compares}"
+        if scheme.needs_logits and not cls.divides_similarities:
+            return f"replaces s/τ, and {cls.title} does not divide similarities by temperatures"
         if scheme.has_score and not cls.takes_score:
             return f"is a further output of projectors, and pairs of {cls.title} do not start there"
         return ""
@@ -195,6 +201,7 @@ class HeadSettings(MethodSettings):
             bias=self.projector_bias,
             last_bias=last_bias,
             last_norm=self.projector_last_norm,
+            activation=self.activation,
         )
 
 

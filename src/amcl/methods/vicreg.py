@@ -31,6 +31,7 @@ class VICRegSettings(HeadSettings):
     name: ClassVar[str] = "vicreg"
     title: ClassVar[str] = "VICReg"
     signs: ClassVar[tuple[Sign, ...]] = ("positive",)
+    divides_similarities: ClassVar[bool] = False
     temperature_defaults: ClassVar[Mapping[str, Any]] = {**WITHOUT_NEGATIVES, "beta": 1.0}
 
     temperature: TemperatureSettings = ConstantSettings(tau=1.0)
@@ -55,8 +56,6 @@ class VICRegSettings(HeadSettings):
                 "is learned without a regularizer, and the loss of VICReg, which has no negative "
                 "pairs, falls as it rises"
             )
-        if scheme.needs_logits:
-            return "scales similarities, and VICReg compares by squared distances"
         return super().refusal(scheme)
 
 

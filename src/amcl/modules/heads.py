@@ -11,6 +11,9 @@ from torch import nn
 from amcl.settings import choose, not_a_tensor, whole_number
 
 LastNorm = Literal["none", "plain", "affine"]
+Activation = Literal["relu", "gelu"]
+
+_ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 
 
 class _BatchedLinear(nn.Module):
@@ -66,10 +69,11 @@ class ProjectionHeads(nn.Module):
     Args:
         widths: Widths of the input, of any number of hidden layers, and of the output.
         num_heads: Number C of heads.
-        norm: Batch norm before each hidden ReLU.
+        norm: Batch norm before each hidden activation.
         bias: Biases of the hidden layers.
         last_bias: Bias of the last layer; by default as `bias`.
         last_norm: Batch norm on the output: "none", "plain" (no scale or shift), "affine".
+        activation: "relu" or "gelu" behind each hidden layer.
 
     Example:
         >>> heads = ProjectionHeads(512, 512, 128, num_heads=3)
@@ -85,6 +89,7 @@ class ProjectionHeads(nn.Module):
         bias: bool = True,
         last_bias: bool | None = None,
         last_norm: LastNorm = "none",
+        activation: Activation = "relu",
     ) -> None:
         super().__init__()
         if len(widths) < 2:
@@ -96,6 +101,7 @@ class ProjectionHeads(nn.Module):
             whole_number("each width", width)
         whole_number("num_heads", num_heads)
         choose("last_norm", last_norm, ("none", "plain", "affine"))
+        choose("activation", activation, ("relu", "gelu"))
         self.widths = widths
         self.num_heads = num_heads
         layers: list[nn.Module] = []
@@ -103,7 +109,7 @@ class ProjectionHeads(nn.Module):
             layers.append(_BatchedLinear(num_heads, in_dim, out_dim, bias))
             if norm:
                 layers.append(_BatchedNorm(num_heads, out_dim))
-            layers.append(nn.ReLU())
+            layers.append(_ACTIVATIONS[activation]())
         last_bias = bias if last_bias is None else last_bias
         layers.append(_BatchedLinear(num_heads, widths[-2], widths[-1], last_bias))
         if last_norm != "none":
@@ -133,6 +139,25 @@ class ProjectionHeads(nn.Module):
         z: torch.Tensor = self.layers(h)
         return z
 
+    @torch.no_grad()
+    def init_normal(self, std: float = 0.02) -> None:
+        """Draw the weights from a normal distribution cut at ±2, and set the biases to 0.
+
+        Args:
+            std: Standard deviation of the weights.
+
+        Example:
+            >>> heads = ProjectionHeads(64, 64, 8, num_heads=3)
+            >>> heads.init_normal(std=0.02)
+            >>> round(heads.layers[0].weight.std().item(), 2)
+            0.02
+        """
+        for layer in self.layers:
+            if isinstance(layer, _BatchedLinear):
+                nn.init.trunc_normal_(layer.weight, std=std)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
     def head(self, index: int) -> nn.Sequential:
         """Return one head as plain layers, with a copy of its weights and statistics.
 
@@ -140,7 +165,7 @@ class ProjectionHeads(nn.Module):
             index: Number of the head, from 0.
 
         Returns:
-            Linear layers, batch norms and ReLUs of torch.
+            Linear layers, batch norms and activations of torch.
 
         Example:
             >>> ProjectionHeads(4, 8, 2, num_heads=3).head(0)
@@ -156,8 +181,8 @@ class ProjectionHeads(nn.Module):
         return plain.train(self.training)
 
     def _slice(self, layer: nn.Module, index: int) -> nn.Module:
-        if isinstance(layer, nn.ReLU):
-            return nn.ReLU()
+        if isinstance(layer, (nn.ReLU, nn.GELU)):
+            return type(layer)()
         plain: nn.Module
         if isinstance(layer, _BatchedLinear):
             _, out_dim, in_dim = layer.weight.shape

@@ -1,13 +1,13 @@
 """Parts with a memory: an encoder that follows another slowly, a queue of past projections."""
 
 import copy
-import math
 
 import torch
 from torch import nn
 
 from amcl import functional as F
 from amcl.distributed import gather
+from amcl.schedule import half_cosine
 from amcl.settings import whole_number
 
 
@@ -81,7 +81,7 @@ def cosine_momentum(start: float, end: float, progress: float) -> float:
         >>> cosine_momentum(0.99, 1.0, 0.0), cosine_momentum(0.99, 1.0, 1.0)
         (0.99, 1.0)
     """
-    return end - (end - start) * 0.5 * (1.0 + math.cos(math.pi * progress))
+    return half_cosine(start, end, progress)
 
 
 class Queue(nn.Module):

@@ -8,7 +8,7 @@ from torch import nn
 
 from amcl.config import OptimizerSettings
 from amcl.methods import Method
-from amcl.modules import ProjectionHeads
+from amcl.modules import ProjectionHeads, Prototypes
 
 
 def make_optimizer(
@@ -47,6 +47,25 @@ def set_lr(optimizer: torch.optim.Optimizer, peak: float, factor: float) -> floa
     return peak * factor
 
 
+def set_weight_decay(optimizer: torch.optim.Optimizer, weight_decay: float) -> None:
+    """Set the weight decay of every group that decays for a step.
+
+    Args:
+        optimizer: Its groups say by `decays` whether they do.
+        weight_decay: The weight decay of the step.
+
+    Example:
+        >>> weight = nn.Parameter(torch.zeros(1))
+        >>> optimizer = torch.optim.SGD([{"params": weight, "decays": True}], lr=1.0)
+        >>> set_weight_decay(optimizer, 0.1)
+        >>> optimizer.param_groups[0]["weight_decay"]
+        0.1
+    """
+    for group in optimizer.param_groups:
+        if group["decays"]:
+            group["weight_decay"] = weight_decay
+
+
 def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[str, Any]]:
     """Return parameters by how they are treated: weights or norms and biases, and by their rates.
 
@@ -59,7 +78,7 @@ def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[s
     of_heads = {
         id(p)
         for part in method.modules()
-        if isinstance(part, ProjectionHeads)
+        if isinstance(part, (ProjectionHeads, Prototypes))
         for p in part.parameters()
         if p.ndim == 3
     }
@@ -76,6 +95,7 @@ def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[s
         {
             "params": parameters,
             "weight_decay": settings.weight_decay if decays else 0.0,
+            "decays": decays,
             "lr_scale": scale * (1.0 if is_weight else settings.bias_lr_scale),
             "constant_lr": is_constant,
             "is_weight": is_weight,

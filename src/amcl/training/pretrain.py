@@ -198,7 +198,7 @@ def _train(
         log = RunLog(display, [folder, *trackers], run.log_every)
         train(trainer, saving, log, stop)
     if fabric.is_global_zero:
-        export_backbone(folder.backbone, method.backbone, saving.trained())
+        export_backbone(folder.backbone, method.trained_backbone, saving.trained())
         logger.info("the trained backbone is in %s", folder.backbone)
         logger.info("judge it with: amcl evaluate %s", shlex.quote(str(folder.path)))
 

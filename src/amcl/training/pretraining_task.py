@@ -72,8 +72,15 @@ class PretrainingTask(Task):
         self.watch = watch
         self.on_probe = on_probe
         self.views = ViewGroups(
-            data.image_size, config.views, method.num_views, mean=data.mean, std=data.std
+            data.image_size,
+            config.views,
+            method.num_views,
+            patch=method.backbone.patch,
+            mean=data.mean,
+            std=data.std,
         )
+        for group in self.views.groups[1:]:
+            method.backbone.check_crops(group.size)
         method.set_num_images(len(data.train))
         self._unreadable = set[str]()
 
@@ -86,6 +93,13 @@ class PretrainingTask(Task):
     def lr_factor(self, step: int) -> float:
         """Return the learning rate of a step, as a share of its peak."""
         return self.config.optimizer.factor(step / self.per_epoch, self.epochs)
+
+    def weight_decay(self, step: int) -> float | None:
+        """Return the weight decay of a step where it has a schedule."""
+        optimizer = self.config.optimizer
+        if optimizer.final_weight_decay is None:
+            return None
+        return optimizer.decay(step / self.total)
 
     def before_step(self, step: int) -> None:
         """Seed the step, and let the method follow its schedules."""
@@ -145,6 +159,10 @@ class PretrainingTask(Task):
                 "it with load_dataset(…, train_labels=True)."
             )
         return self.data.labels[batch.indices].to(self.fabric.device)
+
+    def after_backward(self) -> None:
+        """Let the method change its gradients."""
+        self.method.after_backward()
 
     def after_step(self) -> None:
         """Let the method update what no gradient does."""

@@ -77,6 +77,10 @@ class Task(ABC):
     def lr_factor(self, step: int) -> float:
         """Return the learning rate of a step, as a share of its peak."""
 
+    def weight_decay(self, step: int) -> float | None:
+        """Return the weight decay of a step; None where it does not change in the training."""
+        return None
+
     @abstractmethod
     def loss(
         self, model: nn.Module, batch: Any, step: int, part: int = 0, watch: bool = False
@@ -96,6 +100,9 @@ class Task(ABC):
 
     def before_step(self, step: int) -> None:  # noqa: B027 (a task need not define it)
         """Prepare a step; its batches are there."""
+
+    def after_backward(self) -> None:  # noqa: B027
+        """Change gradients, after they are clipped and before the step of the optimizer."""
 
     def after_step(self) -> None:  # noqa: B027
         """Finish a step, after that of the optimizer."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from amcl.training.optimizers import set_lr
+from amcl.training.optimizers import set_lr, set_weight_decay
 from amcl.training.task import Task
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Trainer:
         parts = [next(batches) for _ in range(task.accumulate)]
         task.before_step(self.step)
         lr = set_lr(self.optimizer, task.peak_lr, task.lr_factor(self.step))
+        if (weight_decay := task.weight_decay(self.step)) is not None:
+            set_weight_decay(self.optimizer, weight_decay)
         step_loss = torch.zeros((), device=fabric.device)
         num_losses = 0
         for part, batch in enumerate(parts):
@@ -63,6 +65,7 @@ class Trainer:
                 fabric.clip_gradients(
                     self.model, self.optimizer, max_norm=task.clip, error_if_nonfinite=False
                 )
+            task.after_backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
             task.after_step()

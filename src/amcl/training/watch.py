@@ -91,7 +91,7 @@ class Watch:
 
     def _features(self, method: Method, images: Images, device: torch.device) -> Features:
         return features_of(
-            method.backbone, images, self._transform, device=device, show_progress=False
+            method.trained_backbone, images, self._transform, device=device, show_progress=False
         )
 
     def _first_of_training(self) -> MemoryImages:

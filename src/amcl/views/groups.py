@@ -21,6 +21,7 @@ class ViewGroups:
         size: Pixels a side of the views of full size.
         settings: Settings of the views.
         num_views: Number of views of full size.
+        patch: Pixels that the default size of local crops is a multiple of.
         mean: Mean of the channels of images in [0, 1].
         std: Standard deviation of the channels.
 
@@ -38,6 +39,7 @@ class ViewGroups:
         settings: ViewSettings,
         num_views: int = 2,
         *,
+        patch: int = 1,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
     ) -> None:
@@ -45,9 +47,17 @@ class ViewGroups:
         # One view is the first of two, so that it is the same whether a second one is made.
         self.groups = [Views(size, settings, mean=mean, std=std, count=max(2, num_views))]
         if settings.local_crops:
-            small = settings.local_size or max(1, round(size * _LOCAL_RATIO))
+            patches = max(1, round(size * _LOCAL_RATIO / patch))
+            small = settings.local_size or patches * patch
             count = settings.local_crops
             self.groups.append(Views(small, settings.local(), mean=mean, std=std, count=count))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Pixels a side of each view of an image, in the order of the views."""
+        first, *others = self.groups
+        local = [group.size for group in others for _ in range(group.count)]
+        return [first.size] * self.num_views + local
 
     def draw(
         self, n: int, *, generator: torch.Generator, shapes: torch.Tensor | None = None

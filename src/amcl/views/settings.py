@@ -85,7 +85,8 @@ class ViewSettings:
     local_crops: int = 0
     """Number of further, smaller crops of each image, for methods that take them (multi-crop)."""
     local_size: int | None = None
-    """Pixels a side of the local crops; none: three sevenths of the views' size, 96 for 224."""
+    """Pixels a side of the local crops; none: three sevenths of the views' size, 96 for 224, in
+    whole patches of a vision transformer."""
     local_scale: tuple[float, float] = (0.05, 0.4)
     """Least and most share of the image's area that a local crop takes."""
     local_blur_p: float = 0.5

@@ -1,6 +1,6 @@
 """Parameters and FLOPs of a configuration, counted on shapes: nothing is computed or held."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -16,8 +16,15 @@ from amcl.methods import Method, make_method
 from amcl.seeds import generator
 from amcl.settings import whole_number
 from amcl.training.pretrain import load_data
+from amcl.views import ViewGroups
 
-_PARTS = {"loss": "temperature", "keys": "momentum"}  # module of a method → name for users
+# module of a method → name for users
+_PARTS = {
+    "loss": "temperature",
+    "keys": "momentum",
+    "teacher": "momentum",
+    "teacher_prototypes": "momentum",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +90,10 @@ def cost_of(config: Config, image_size: int | None = None) -> Cost:
     with torch.device("meta"):
         method = make_method(config.method, Backbone(config.backbone, size))
     parts = _parameters(method)
+    sizes = ViewGroups(size, config.views, method.num_views, patch=method.backbone.patch).sizes
     with torch.no_grad():
-        forward = _flops(lambda: _loss(method, images, size))
-    step = _flops(lambda: _loss(method, images, size).backward())
+        forward = _flops(lambda: _loss(method, images, sizes))
+    step = _flops(lambda: _loss(method, images, sizes).backward())
     return Cost(
         image_size=size,
         batch_size=images,
@@ -152,9 +160,9 @@ def _parameters(method: Method) -> dict[str, int]:
     return counts
 
 
-def _loss(method: Method, images: int, size: int) -> torch.Tensor:
+def _loss(method: Method, images: int, sizes: Sequence[int]) -> torch.Tensor:
     """Return the loss of views without values. Masks have values: their patches count."""
-    views = list(torch.empty(method.num_views, images, 3, size, size, device="meta"))
+    views = [torch.empty(images, 3, size, size, device="meta") for size in sizes]
     drawn = method.draw(images, generator("cost"))
     arguments: dict[str, Any] = {} if drawn is None else {"drawn": drawn}
     if method.settings.needs_labels:
