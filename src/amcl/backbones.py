@@ -165,7 +165,7 @@ class Backbone(nn.Module):
         network = self.network
         if isinstance(network, VisionTransformer):
             # As timm makes it with dynamic_img_size=True.
-            network.dynamic_img_size = True
+            network.dynamic_img_size = True  # type: ignore[misc]
             network.patch_embed.strict_img_size = False
             network.patch_embed.flatten = False
             network.patch_embed.output_fmt = Format.NHWC
@@ -185,10 +185,10 @@ class Backbone(nn.Module):
             >>> backbone.network.blocks[-1].drop_path1
             DropPath(drop_prob=0.100)
         """
-        from timm.layers import DropPath
+        from timm.layers.drop import DropPath
         from timm.models.vision_transformer import VisionTransformer
 
-        blocks = self.network.blocks if isinstance(self.network, VisionTransformer) else []
+        blocks: Any = self.network.blocks if isinstance(self.network, VisionTransformer) else []
         if not blocks or not all(hasattr(block, "drop_path1") for block in blocks):
             raise ValueError(
                 f"drop_path={rate} skips blocks of vision transformers, and {self.settings.name!r} "

@@ -15,11 +15,13 @@ from amcl.temperature import TEMPERATURES
 from amcl.temperature.settings import field_names, schemes_with
 from amcl.views import Views, ViewSettings
 from factories import method_settings
+from reference import cross_correlation
+from reference import temperature as samples
 from reference.cross_correlation import phi_on_samples
 from reference.temperature import adaptive, sim
 from reference.vicreg import less_the_mean
 from schemes import items as items_of
-from schemes import phi_layers, scale_of
+from schemes import pair_up, phi_layers, scale_of
 from toy_methods import REFUSED
 
 SIZE, QUERIES = 16, 5
@@ -95,10 +97,27 @@ def shown(monkeypatch):
     return made
 
 
+OTHERS = {
+    "macl": lambda of: of.macl(0.7, 0.5, 0.0),
+    "positive-scale": lambda of: of.positive_scale(1.0),
+    "dystress": lambda of: of.dystress(0.3, 1.2),
+    "artanh": lambda of: of.artanh,
+}
+
+
+def by_reference(scheme, batch0, batch1, channels):
+    if channels:
+        literal = scheme(cross_correlation)
+        return lambda c, i, j: literal("", c, batch0, batch1, i, j)
+    pair_up(batch0, batch1)
+    literal = scheme(samples)
+    return lambda c, i, j: literal("", c, batch0[i], batch1[j])
+
+
 def tau_by_hand(method, scheme, batch0, batch1):
     """τ(c, i, j) of two lists of items, of channels for Barlow Twins."""
     temperature, channels = method.loss.temperature, method.loss.items == "channels"
-    if scheme in ("constant", "learnable"):
+    if scheme in ("constant", "learnable", "isogclr"):  # iSogCLR's images are those of training
         return lambda c, i, j: 0.7
     if scheme == "scheduled":  # at the third of ten epochs
         return lambda c, i, j: 0.3 + 0.45 * (1 + math.cos(0.6 * math.pi))
@@ -110,6 +129,12 @@ def tau_by_hand(method, scheme, batch0, batch1):
             return 0.7 * (1 + math.exp(-score))
 
         return scored
+    if scheme in OTHERS:
+        return by_reference(OTHERS[scheme], batch0, batch1, channels)
+    if scheme == "one-sided":
+        args = phi_layers(temperature), temperature.direction.tolist(), 0.3, 0.9
+        literal = samples.one_sided(*args, temperature.phi_scale)
+        return lambda c, i, j: literal("", c, batch0[i], batch1[j])
     sign = {"adaptive-positive": "positive", "adaptive-negative": "negative"}.get(scheme)
     branch = temperature.branch(sign or "positive")
     phi = branch.adaptive if scheme == "first-head" else branch

@@ -33,10 +33,10 @@ from amcl.views import ViewSettings
 
 # Points of each method: fewer where a step takes long and the loss is another's.
 POINTS = {
-    "simclr": 46,
-    "moco": 26,
-    "simsiam": 40,
-    "barlow": 40,
+    "simclr": 36,
+    "moco": 20,
+    "simsiam": 34,
+    "barlow": 34,
     "can": 14,
     "mocov3": 24,
     "lgp": 10,

@@ -64,7 +64,8 @@ def head_agreement(
     covariance = covariance.index_put((first, second), product - mean[first] * mean[second])
     covariance = covariance + covariance.triu(1).mT
     deviation = (covariance.diagonal() + _EPS).sqrt()
-    return covariance / (deviation.unsqueeze(0) * deviation.unsqueeze(1))
+    correlations: torch.Tensor = covariance / (deviation.unsqueeze(0) * deviation.unsqueeze(1))
+    return correlations
 
 
 def mean_agreement(agreement: torch.Tensor) -> torch.Tensor:

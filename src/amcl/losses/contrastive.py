@@ -329,7 +329,7 @@ class AMCLLoss(ContrastiveLoss):
             ranges = [range_around(each, dim) for each in prior_tau]
             lower = tuple(lowest for lowest, _ in ranges)
             upper = tuple(highest for _, highest in ranges)
-        if lower is upper is None:
+        elif lower is upper is None:
             lowest, highest = range_around(_TAU if prior_tau is None else prior_tau, dim)
             eta = lowest if eta is None else eta
             iota = round(highest - lowest, 12) if iota is None else iota

@@ -148,7 +148,7 @@ class CrossCorrelationLoss(PairLoss):
         same_items(view0[0], view1[0])
         views = [_gathered(*view) for view in (view0, view1)]
         vectors = [F.channels(z) if self.standardize else z.mT for z, _ in views]
-        self.temperature.observe(*vectors, shared=True)
+        self.temperature.observe(vectors[0], vectors[1], shared=True)
         rows, columns = (
             self._view(z, extra, each) for (z, extra), each in zip(views, vectors, strict=True)
         )

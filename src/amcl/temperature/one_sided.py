@@ -1,6 +1,5 @@
 """A temperature for each anchor, predicted by φ from the anchor alone."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -8,6 +7,7 @@ import torch
 from torch import nn
 
 from amcl import functional as F
+from amcl.settings import Rule
 from amcl.temperature.adaptive import TAU_OR_PRIOR, AdaptiveTemperature, PhiSettings
 from amcl.temperature.base import Pairing
 from amcl.temperature.settings import register_temperature
@@ -40,12 +40,10 @@ class OneSidedTemperature(AdaptiveTemperature):
 
     def gated_keys(self, z: torch.Tensor, gate: torch.Tensor, shared: bool = False) -> torch.Tensor:
         phi = super().gated_keys(z, gate, shared)
-        length = 1.0
+        direction = F.unit(self.direction.to(phi.dtype))
         if self.phi_output != "plain":
-            length = math.sqrt(self.phi_scale) * gate.sqrt()
-        direction = F.unit(self.direction.to(phi.dtype)) * length
-        r = (phi * direction).sum(-1, keepdim=True)
-        return self.tau_of(r)
+            direction = direction * (self.phi_scale * gate).sqrt()
+        return self.tau_of((phi * direction).sum(-1, keepdim=True))
 
     def channel_keys(
         self,
@@ -77,7 +75,7 @@ class OneSidedSettings(PhiSettings):
 
     name: ClassVar[str] = "one-sided"
     needs_images: ClassVar[bool] = True
-    rules: ClassVar = (TAU_OR_PRIOR,)
+    rules: ClassVar[tuple[Rule, ...]] = (TAU_OR_PRIOR,)
 
     def build(self, dim: int) -> OneSidedTemperature:
         return OneSidedTemperature(dim, **self.phi_settings(dim))
