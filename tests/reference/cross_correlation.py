@@ -3,7 +3,18 @@
 import math
 from functools import cache
 
-from reference.temperature import Item, centered, dot, dystress_of, gate, omega, phi, sigma, unit
+from reference.temperature import (
+    Item,
+    artanh_of,
+    centered,
+    dot,
+    dystress_of,
+    gate,
+    omega,
+    phi,
+    sigma,
+    unit,
+)
 
 
 def standardized(column, eps=1e-5):
@@ -120,7 +131,10 @@ def macl(value, alpha, baseline):
 
 
 def positive_scale(factor):
-    return lambda sign, c, batch0, batch1, l, m: factor * (2 - 2 * alignment(c, batch0, batch1))
+    def tau(sign, c, batch0, batch1, l, m):
+        return max(0.01, factor * (2 - 2 * alignment(c, batch0, batch1)))
+
+    return tau
 
 
 def dystress(tau_min, tau_max):
@@ -133,4 +147,4 @@ def dystress(tau_min, tau_max):
 
 def artanh(sign, c, batch0, batch1, l, m):
     entry = correlation(columns(batch0, c)[l], columns(batch1, c)[m])
-    return entry / (2 * math.atanh(entry))
+    return artanh_of(entry)

@@ -156,8 +156,8 @@ def macl(value, alpha, baseline):
 
 
 def positive_scale(factor):
-    """The mean of ‖z − z⁺‖² = 2 − 2 sim over the positive pairs of the batch."""
-    return lambda sign, c, anchor, other: factor * (2 - 2 * alignment(c, anchor))
+    """The mean of ‖z − z⁺‖² = 2 − 2 sim over the positive pairs of the batch, at least 0.01."""
+    return lambda sign, c, anchor, other: max(0.01, factor * (2 - 2 * alignment(c, anchor)))
 
 
 def dystress_of(s, tau_min, tau_max):
@@ -175,7 +175,11 @@ def dystress(tau_min, tau_max):
 
 def artanh(sign, c, anchor, other):
     """The temperature with which s/τ is 2 artanh(s)."""
-    s = sim(anchor.z[c], other.z[c])
+    return artanh_of(sim(anchor.z[c], other.z[c]))
+
+
+def artanh_of(s):
+    s = min(max(s, -1 + 1e-4), 1 - 1e-4)
     return s / (2 * math.atanh(s))
 
 
