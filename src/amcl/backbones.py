@@ -162,8 +162,8 @@ class Backbone(nn.Module):
         from timm.layers.format import Format
         from timm.models.vision_transformer import VisionTransformer
 
-        network = self.network
-        if isinstance(network, VisionTransformer):
+        network: Any = self.network
+        if isinstance(self.network, VisionTransformer):
             # As timm makes it with dynamic_img_size=True.
             network.dynamic_img_size = True
             network.patch_embed.strict_img_size = False
@@ -185,10 +185,10 @@ class Backbone(nn.Module):
             >>> backbone.network.blocks[-1].drop_path1
             DropPath(drop_prob=0.100)
         """
-        from timm.layers import DropPath
+        from timm.layers.drop import DropPath
         from timm.models.vision_transformer import VisionTransformer
 
-        blocks = self.network.blocks if isinstance(self.network, VisionTransformer) else []
+        blocks: Any = self.network.blocks if isinstance(self.network, VisionTransformer) else []
         if not blocks or not all(hasattr(block, "drop_path1") for block in blocks):
             raise ValueError(
                 f"drop_path={rate} skips blocks of vision transformers, and {self.settings.name!r} "

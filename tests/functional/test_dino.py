@@ -39,6 +39,12 @@ def batch(loss, c, n, d, views):
     return student.requires_grad_(), teacher, prototypes.requires_grad_(), of_teacher
 
 
+def from_mean(z, d):
+    """Unit vectors less their mean, beside the extra outputs."""
+    units = F.unit(z[..., :d])
+    return torch.cat([units - units.mean(1, keepdim=True), z[..., d:]], dim=-1)
+
+
 @pytest.mark.parametrize("centering", ["center", "sinkhorn"])
 @pytest.mark.parametrize("scheme_name", SCHEMES)
 def test_dino(scheme_name, centering):
@@ -58,6 +64,8 @@ def test_dino(scheme_name, centering):
             c,
             [items(z, extra) for z in student],
             [items(z, extra) for z in teacher],
+            [items(from_mean(z, d), extra) for z in student],
+            [items(from_mean(z, d), extra) for z in teacher],
             prototypes.tolist(),
             of_teacher.tolist(),
             targets,
