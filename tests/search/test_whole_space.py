@@ -32,7 +32,16 @@ from amcl.training.trainer import Trainer
 from amcl.views import ViewSettings
 
 # Points of each method: fewer where a step takes long and the loss is another's.
-POINTS = {"simclr": 46, "moco": 26, "simsiam": 40, "barlow": 40, "can": 14, "mocov3": 24, "lgp": 10}
+POINTS = {
+    "simclr": 46,
+    "moco": 26,
+    "simsiam": 40,
+    "barlow": 40,
+    "can": 14,
+    "mocov3": 24,
+    "lgp": 10,
+    "dino": 20,
+}
 METHODS = tuple(POINTS)
 SIZE, STEPS = 16, 3
 CONTRASTIVE = ("simclr", "moco", "can", "mocov3", "lgp")
