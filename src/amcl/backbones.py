@@ -162,8 +162,8 @@ class Backbone(nn.Module):
         from timm.layers.format import Format
         from timm.models.vision_transformer import VisionTransformer
 
-        network = self.network
-        if isinstance(network, VisionTransformer):
+        network: Any = self.network
+        if isinstance(self.network, VisionTransformer):
             # As timm makes it with dynamic_img_size=True.
             network.dynamic_img_size = True  # type: ignore[misc]
             network.patch_embed.strict_img_size = False

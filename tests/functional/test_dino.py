@@ -39,6 +39,12 @@ def batch(loss, c, n, d, views):
     return student.requires_grad_(), teacher, prototypes.requires_grad_(), of_teacher
 
 
+def from_mean(z, d):
+    """Unit vectors less their mean, beside the extra outputs."""
+    units = F.unit(z[..., :d])
+    return torch.cat([units - units.mean(1, keepdim=True), z[..., d:]], dim=-1)
+
+
 @pytest.mark.parametrize("centering", ["center", "sinkhorn"])
 @pytest.mark.parametrize("scheme_name", PAIR_BY_PAIR)
 def test_dino(scheme_name, centering):
@@ -58,6 +64,8 @@ def test_dino(scheme_name, centering):
             c,
             [items(z, extra) for z in student],
             [items(z, extra) for z in teacher],
+            [items(from_mean(z, d), extra) for z in student],
+            [items(from_mean(z, d), extra) for z in teacher],
             prototypes.tolist(),
             of_teacher.tolist(),
             targets,
@@ -136,6 +144,9 @@ def test_the_alignment_of_the_batch_is_that_of_all_pairs_of_views():
     student, teacher, prototypes, of_teacher = batch(loss, 1, 4, 5, views=3)
     _, stats = loss(student, teacher, prototypes, of_teacher, return_stats=True)
     pairs = [(v, t) for v in range(3) for t in range(2) if v != t]
-    cosines = [F.paired(F.unit(student[v]), F.unit(teacher[t])).mean() for v, t in pairs]
+    student, teacher = (
+        F.unit(F.unit(z) - F.unit(z).mean(2, keepdim=True)) for z in (student, teacher)
+    )
+    cosines = [F.paired(student[v], teacher[t]).mean() for v, t in pairs]
     alignment = torch.stack(cosines).mean().item()
     assert stats.positive.tau.item() == pytest.approx(0.2 * (1 + 0.5 * (alignment - 0.1)))

@@ -172,3 +172,15 @@ def test_half_precision_is_computed_in_full(dtype):
     value = make()(*inputs)
     assert value.dtype == torch.float32
     torch.testing.assert_close(value, make()(*(x.float() for x in inputs)))
+
+
+def test_what_all_images_have_in_common_does_not_close_the_gate():
+    """DINO's center takes it away, and so projections may well be alike."""
+    temperature = AdaptiveTemperature(D, lower=0.075, upper=0.125)
+    student, teacher, prototypes, of_teacher = batch()
+    common = 10.0 * torch.ones(D)
+    _, stats = make(temperature)(
+        common + student, common + teacher, prototypes, of_teacher, return_stats=True
+    )
+    assert (stats.positive.s > 0.9).all()
+    assert (stats.positive.tau_std > 0.002).all()

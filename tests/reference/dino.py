@@ -42,6 +42,8 @@ def dino(
     num_heads,
     student,
     teacher,
+    relative_student,
+    relative_teacher,
     prototypes,
     teacher_prototypes,
     targets,
@@ -51,7 +53,10 @@ def dino(
     beta=0.0,
     prior_tau=1.0,
 ):
-    """Views are lists of items; `targets(c, rows)` gives distributions of all the teacher sees."""
+    """Views are lists of items; relative ones, less their mean, are what τ depends on.
+
+    `targets(c, rows)` gives the distributions of all that the teacher sees.
+    """
     total, images = 0.0, len(student[0])
     for c in range(num_heads):
         rows = [similarities(item.z[c], teacher_prototypes[c]) for view in teacher for item in view]
@@ -63,7 +68,7 @@ def dino(
                     continue
                 pairs += 1
                 for i in range(images):
-                    tau_i = tau("positive", c, student[v][i], teacher[t][i])
+                    tau_i = tau("positive", c, relative_student[v][i], relative_teacher[t][i])
                     s = similarities(student[v][i].z[c], prototypes[c])
                     p = softmax([value / tau_i for value in s])
                     for q_k, p_k in zip(q[t * images + i], p, strict=True):

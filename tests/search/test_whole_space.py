@@ -33,15 +33,16 @@ from amcl.views import ViewSettings
 
 # Points of each method: fewer where a step takes long and the loss is another's.
 POINTS = {
-    "simclr": 36,
-    "moco": 20,
-    "simsiam": 34,
-    "barlow": 34,
+    "simclr": 32,
+    "moco": 18,
+    "simsiam": 30,
+    "barlow": 30,
     "can": 14,
-    "mocov3": 24,
+    "mocov3": 20,
     "lgp": 10,
     "byol": 14,
     "nnclr": 14,
+    "dino": 18,
 }
 METHODS = tuple(POINTS)
 SIZE, STEPS = 16, 3

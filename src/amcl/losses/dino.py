@@ -29,7 +29,8 @@ class DINOLoss(HeadLoss):
 
     The student's distribution is softmax(s/τ), with s its similarities to K prototypes. The pairs
     are those of a view that the student sees with another that the teacher sees of the same image:
-    the scheme's positive branch gives each its τ. Ω stands beside the cross-entropy, because all
+    the scheme's positive branch gives each its τ. It reads projections less the mean of their view,
+    which is what the center leaves of them. Ω stands beside the cross-entropy, because all
     prototypes share the τ of a pair. There are no negatives.
 
     Only one view of one head is compared with the prototypes at a time, and again in the backward
@@ -175,9 +176,9 @@ class DINOLoss(HeadLoss):
             weights = self._prototypes("prototypes", prototypes, views[0][0])
             of_teacher = self._prototypes("teacher_prototypes", teacher_prototypes, views[0][0])
             of_teacher = of_teacher.detach()
-            tau = self._temperatures(views, targets)
             units = [F.unit(z) for z, _ in views]
             unit_targets = [F.unit(z) for z in targets]
+            tau = self._temperatures(units, [extra for _, extra in views], unit_targets)
             entropies, total = units[0].new_zeros(()), units[0].new_zeros(())
             for c in range(self.num_heads):
                 q = self._targets(c, torch.stack([z[c] for z in unit_targets]), of_teacher[c])
@@ -231,10 +232,12 @@ class DINOLoss(HeadLoss):
         with full_precision(z0):
             anchors, extra = self._split("z0", z0)
             others, _ = self._split("z1", z1.detach())
+            units = [F.unit(anchors), F.unit(others)]
+            anchors, others = _from_mean(units)
             scheme = self.temperature.branch("positive")
             scheme.observe(F.unit(anchors), F.unit(others))
             tau = scheme.tau(scheme.keys(anchors, extra), scheme.keys(others), F.all_pairs)
-            s = F.all_pairs(F.unit(anchors), F.unit(others))
+            s = F.all_pairs(*units)
             bounds = scheme.bounds()
             return PairMatrix(s, tau.expand_as(s), bounds, bounds)
 
@@ -246,19 +249,23 @@ class DINOLoss(HeadLoss):
 
     def _temperatures(
         self,
-        views: list[tuple[torch.Tensor, torch.Tensor | None]],
+        units: list[torch.Tensor],
+        extras: list[torch.Tensor | None],
         targets: list[torch.Tensor],
     ) -> dict[tuple[int, int], torch.Tensor]:
         """Return τ (C or 1, N, 1) of the pairs (student's view, teacher's view) of the loss."""
         scheme = self.temperature.branch("positive")
-        pairs = [(v, t) for v in range(len(views)) for t in range(len(targets)) if v != t]
+        relative = _from_mean([*units, *targets])
+        of_student = relative[: len(units)]
+        of_teacher = relative[len(units) :]
+        pairs = [(v, t) for v in range(len(units)) for t in range(len(targets)) if v != t]
         scheme.observe(
-            torch.cat([F.unit(views[v][0]) for v, _ in pairs], dim=1),
-            torch.cat([F.unit(targets[t]) for _, t in pairs], dim=1),
+            torch.cat([F.unit(of_student[v]) for v, _ in pairs], dim=1),
+            torch.cat([F.unit(of_teacher[t]) for _, t in pairs], dim=1),
         )
-        of_student = [scheme.keys(z, extra) for z, extra in views]
-        of_teacher = [scheme.keys(z) for z in targets]
-        return {(v, t): scheme.tau(of_student[v], of_teacher[t], F.paired) for v, t in pairs}
+        student_keys = [scheme.keys(z, e) for z, e in zip(of_student, extras, strict=True)]
+        teacher_keys = [scheme.keys(z) for z in of_teacher]
+        return {(v, t): scheme.tau(student_keys[v], teacher_keys[t], F.paired) for v, t in pairs}
 
     @torch.no_grad()
     def _targets(self, c: int, z: torch.Tensor, prototypes: torch.Tensor) -> torch.Tensor:
@@ -316,6 +323,17 @@ def _compare(
 ) -> torch.Tensor:
     """Return the cross-entropies (P, N) of a view in a head with P views of the teacher."""
     return F.prototype_cross_entropy(z @ prototypes.mT, torch.stack(q), tau)
+
+
+def _from_mean(units: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Return unit vectors (C, N, D) of several views less their mean, each over all processes.
+
+    What all images have in common is left to the center: it says nothing of a pair, and would
+    close the gate of adaptive temperatures.
+    """
+    means = torch.cat([z.mean(1, keepdim=True) for z in units], dim=-1)
+    means = _gathered(means).mean(1, keepdim=True)
+    return [z - mean for z, mean in zip(units, means.chunk(len(units), dim=-1), strict=True)]
 
 
 def _gathered(values: torch.Tensor) -> torch.Tensor:
