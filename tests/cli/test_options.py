@@ -62,7 +62,10 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
         ),
         ("--method simsiam --plain --no-shared-projector", "(--heads 3)"),
         ("--mask-ratio 0.3", "--mask-ratio belongs to can, lgp and mae: this run has --method sim"),
-        ("--method mae --heads 3", "barlow, byol, can, lgp, moco, mocov3, nnclr, simclr and simsiam"),
+        (
+            "--method mae --heads 3",
+            "barlow, byol, can, lgp, moco, mocov3, nnclr, simclr and simsiam",
+        ),
         ("--queue 9", "--queue belongs to moco and nnclr: this run has --method simclr."),
         ("--no-symmetric", "--no-symmetric belongs to moco"),
         ("--eta 0.1", "set with --tau-lower, which is η, and --tau-upper, which is η + ι"),

@@ -31,7 +31,9 @@ def test_both_sides_of_a_method():
 def test_every_analysis_has_runs_for_every_method(name, method):
     base = recipes.recipe(f"builtin-{method}")
     if name == "negatives" and method in ("simsiam", "barlow", "byol"):
-        with pytest.raises(ValueError, match=f"^{method} .*simclr, moco, mocov3, nnclr, can or lgp"):
+        with pytest.raises(
+            ValueError, match=f"^{method} .*simclr, moco, mocov3, nnclr, can or lgp"
+        ):
             ANALYSES[name].specs(base)
         return
     for spec in ANALYSES[name].specs(base, metric=AUROC):
