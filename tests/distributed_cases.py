@@ -60,6 +60,7 @@ CASES = {
         lambda: AdaptiveTemperature(IMAGES), phi_on="channels"
     ),
 }
+METHOD_CASES = {"byol": {}, "nnclr": {"queue": 10}}
 
 
 class Model(nn.Module):
@@ -85,17 +86,44 @@ class Model(nn.Module):
         return self.loss(z0, z1) if self.queue is None else self.loss(z0, z1, self.queue)
 
 
+class WholeMethod(nn.Module):
+    """A method with AMCL. Its batch norms have fixed statistics, so that images do not mix."""
+
+    def __init__(self, case: str) -> None:
+        super().__init__()
+        from amcl.methods import METHODS, make_method  # where timm may have a stand-in by now
+
+        backbone = nn.Linear(INPUT, 7)
+        backbone.dim = 7
+        small = {"heads": HEADS, "projector": (7, DIM), "predictor": 16, **METHOD_CASES[case]}
+        settings = METHODS[case].settings_class(**small).amcl()
+        self.method = make_method(settings, backbone)
+        for module in self.method.modules():
+            if isinstance(module, nn.BatchNorm1d):
+                module.eval()
+
+    def forward(self, x0: torch.Tensor, x1: torch.Tensor) -> torch.Tensor:
+        return self.method([x0, x1])
+
+    def queue_after_step(self) -> dict[str, torch.Tensor]:
+        """The queue, if there is one, with the projections of all processes in it."""
+        self.method.after_step()
+        return {name: value for name, value in self.method.named_buffers() if name == "queue.z"}
+
+
 def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
     """Loss and named gradients of one process's share of the same batch and model."""
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     try:
-        model = Model(case)
+        model = WholeMethod(case) if case in METHOD_CASES else Model(case)
         x0, x1 = torch.randn(2, IMAGES, INPUT)
         share = slice(rank * IMAGES // world_size, (rank + 1) * IMAGES // world_size)
         wrapped = wrap(model)  # DDP averages in the backward pass, so it must live until then
         value = wrapped(x0[share], x1[share])
         value.backward()
+        after = model.queue_after_step() if case in METHOD_CASES else {}
     finally:
         torch.set_default_dtype(torch.float32)
-    return value.detach(), {name: p.grad for name, p in model.named_parameters()}
+    gradients = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+    return value.detach(), gradients | after

@@ -37,7 +37,7 @@ def without_batch_norm(method: str, folder: Path) -> Config:
     """Two epochs of two steps of 16 images, in two parts each."""
     config = tiny_vit(method, folder, batch_size=16, accumulate=2)
     plain = {"projector_norm": False, "projector_last_norm": "none"} if method != "mae" else {}
-    if method in ("moco", "nnclr"):
+    if method == "moco":
         plain["queue"] = 32
     return replace(config, method=replace(config.method, **plain))
 
@@ -45,13 +45,7 @@ def without_batch_norm(method: str, folder: Path) -> Config:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
-    [
-        "moco",
-        *(
-            pytest.param(m, marks=pytest.mark.slow)
-            for m in ("simclr", "mae", "can", "byol", "nnclr")
-        ),
-    ],
+    ["moco", *(pytest.param(m, marks=pytest.mark.slow) for m in ("simclr", "mae", "can"))],
 )
 def test_two_processes_give_the_curve_of_one(tmp_path, method):
     """Without batch norm, half a batch on each of two processes is the whole batch on one."""
