@@ -119,6 +119,7 @@ CASES = {
         lambda: AdaptiveTemperature(IMAGES), phi_on="channels"
     ),
 }
+METHOD_CASES = {"byol": {}, "nnclr": {"queue": 10}}
 
 
 class Model(nn.Module):
@@ -153,13 +154,45 @@ class Model(nn.Module):
             return self.loss(student, targets, self.prototypes(), self.prototypes().roll(1, 1))
         return self.loss(z0, z1) if self.queue is None else self.loss(z0, z1, self.queue)
 
+    def after_step(self) -> dict[str, torch.Tensor]:
+        """The state of the loss after a step."""
+        if isinstance(self.loss, amcl.DINOLoss):
+            self.loss.update_center()
+        return dict(self.loss.named_buffers())
+
+
+class WholeMethod(nn.Module):
+    """A method with AMCL. Its batch norms have fixed statistics, so that images do not mix."""
+
+    def __init__(self, case: str) -> None:
+        super().__init__()
+        from amcl.methods import METHODS, make_method  # where timm may have a stand-in by now
+
+        backbone = nn.Linear(INPUT, 7)
+        backbone.dim = 7
+        small = {"heads": HEADS, "projector": (7, DIM), "predictor": 16, **METHOD_CASES[case]}
+        settings = METHODS[case].settings_class(**small).amcl()
+        self.method = make_method(settings, backbone)
+        for module in self.method.modules():
+            if isinstance(module, nn.BatchNorm1d):
+                module.eval()
+        self.loss = self.method.loss
+
+    def forward(self, x0: torch.Tensor, x1: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.method([x0, x1])
+
+    def after_step(self) -> dict[str, torch.Tensor]:
+        """The queue, if there is one, with the projections of all processes in it."""
+        self.method.after_step()
+        return {name: value for name, value in self.method.named_buffers() if name == "queue.z"}
+
 
 def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
     """Loss, named gradients and buffers of the loss of one process's share of a batch."""
     torch.manual_seed(0)
     torch.set_default_dtype(torch.float64)
     try:
-        model = Model(case)
+        model = WholeMethod(case) if case in METHOD_CASES else Model(case)
         x0, x1 = torch.randn(2, IMAGES, INPUT)
         share = slice(rank * IMAGES // world_size, (rank + 1) * IMAGES // world_size)
         model.loss.temperature.set_num_images(IMAGES)
@@ -167,9 +200,8 @@ def run(case: str, rank: int, world_size: int, wrap=lambda model: model):
         wrapped = wrap(model)  # DDP averages in the backward pass, so it must live until then
         value = wrapped(x0[share], x1[share], LABELS[share])
         value.backward()
-        gradients = {name: p.grad for name, p in model.named_parameters()}
-        if isinstance(model.loss, amcl.DINOLoss):
-            model.loss.update_center()
+        gradients = {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
+        after = model.after_step()
     finally:
         torch.set_default_dtype(torch.float32)
-    return value.detach(), gradients | dict(model.loss.named_buffers())
+    return value.detach(), gradients | after

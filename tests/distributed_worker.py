@@ -36,7 +36,7 @@ def work(rank: int, world_size: int, folder: Path) -> None:
     )
     losses = {
         case: distributed_cases.run(case, rank, world_size, DistributedDataParallel)
-        for case in distributed_cases.CASES
+        for case in (*distributed_cases.CASES, *distributed_cases.METHOD_CASES)
     }
     results = {
         "losses": losses,

@@ -180,7 +180,7 @@ def test_a_file_is_a_start_too(tmp_path):
         (["pretrain", "--method", "moco", "--queue", "9"], "more than the queue of 9 holds"),
         (["pretrain", "--queue", "3"], "--queue belongs to moco and nnclr"),
         (["pretrain", "--lr", "fast"], "fast"),
-        (["pretrain", "--method", "mae", "--heads", "3"], "--heads belongs to barlow, can"),
+        (["pretrain", "--method", "mae", "--heads", "3"], "--heads belongs to barlow, byol, can"),
         (
             ["pretrain", "--method", "mae", "--temperature", "adaptive"],
             "--temperature adaptive belongs to",

@@ -70,7 +70,7 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
         ("--epochz 3", "there is no option --epochz: did you mean --epochs"),
         ("--xyzzy", "there is no option --xyzzy: --help lists them."),
         ("--temperature adaptve", "no choice 'adaptve': did you mean adaptive? Choose from"),
-        ("--method swav", "--method has no choice 'swav': Choose from barlow, can"),
+        ("--method swav", "--method has no choice 'swav': Choose from barlow, byol, can"),
         ("--temperature=adaptve", "did you mean adaptive?"),
         ("--epochs 1.5", "--epochs takes a whole number, got '1.5'."),
         ("--lr fast", "--lr takes a number, got 'fast'."),

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from distributed_cases import CASES, run
+from distributed_cases import CASES, METHOD_CASES, run
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def ranks(two_processes):
     return [results["losses"] for results in two_processes]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *METHOD_CASES])
 def test_two_processes_equal_one(ranks, case):
     whole_loss, whole_gradients = run(case, rank=0, world_size=1)
     losses = torch.stack([results[case][0] for results in ranks])

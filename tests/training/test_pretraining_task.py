@@ -37,7 +37,7 @@ def without_batch_norm(method: str, folder: Path) -> Config:
     """Two epochs of two steps of 16 images, in two parts each."""
     config = tiny_vit(method, folder, batch_size=16, accumulate=2)
     plain = {"projector_norm": False, "projector_last_norm": "none"} if method != "mae" else {}
-    if method in ("moco", "nnclr"):
+    if method == "moco":
         plain["queue"] = 32
     return replace(config, method=replace(config.method, **plain))
 

@@ -8,7 +8,8 @@ from amcl.recipes.registry import register_recipes
 from amcl.recipes.sets import resnet, two_sided_views
 
 METHODS = {
-    "builtin": BYOLSettings(projector=(256, 64), predictor=256, momentum=0.99, momentum_end=0.99),
+    # A target that follows quickly to the end: a short run has no time for a slow one.
+    "builtin": BYOLSettings(projector=(256, 64), predictor=256, momentum=0.9, momentum_end=0.9),
     "folder": BYOLSettings(projector=(1024, 256), predictor=1024, momentum=0.99),
 }
 
