@@ -165,7 +165,7 @@ class Backbone(nn.Module):
         network: Any = self.network
         if isinstance(self.network, VisionTransformer):
             # As timm makes it with dynamic_img_size=True.
-            network.dynamic_img_size = True  # type: ignore[misc]
+            network.dynamic_img_size = True
             network.patch_embed.strict_img_size = False
             network.patch_embed.flatten = False
             network.patch_embed.output_fmt = Format.NHWC

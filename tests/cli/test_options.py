@@ -27,12 +27,12 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
         (
             "--plain --beta 7",
             "--beta belongs to --temperature adaptive, adaptive-negative, adaptive-positive, "
-            "first-head: this run has --temperature constant.",
+            "first-head, one-sided: this run has --temperature constant.",
         ),
         (
             "--plain --tau-lower 0.05",
             "--tau-lower belongs to --temperature adaptive, adaptive-negative, adaptive-positive, "
-            "first-head, scheduled: this run has --temperature constant.",
+            "dystress, first-head, isogclr, one-sided, scheduled: this run has --temperature constant.",
         ),
         ("--prior-tau 0.3 --temperature learnable", "this run has --temperature learnable"),
         ("--plain --phi-depth 2", "--phi-depth belongs to --temperature adaptive"),
@@ -75,6 +75,13 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
         ("--epochs 1.5", "--epochs takes a whole number, got '1.5'."),
         ("--lr fast", "--lr takes a number, got 'fast'."),
         ("--prior-tau x", "--prior-tau takes a number or 'literal', got 'x'."),
+        ("--prior-tau 0.1 0.2 x", "--prior-tau takes a number or 'literal', got 'x'."),
+        ("--prior-tau 0.1 0.2", "--prior-tau has 2 temperatures and there are 3 heads"),
+        ("--plain --head-diversity 1", "and there is one head: use num_heads=3 (--heads 3)"),
+        ("--heads 3 --macl-alpha 0.3", "--macl-alpha belongs to --temperature macl: this run has"),
+        ("--method simsiam --temperature isogclr", "negative pairs, and SimSiam has none"),
+        ("--method barlow --temperature one-sided", "is that of an image, and Barlow Twins"),
+        ("--method dino --temperature artanh", "DINO does not divide similarities"),
         ("--jitter 0.4 x 0.4 0.1", "--jitter takes a number, got 'x'."),
         ("--epochs 0", "--epochs must be a whole number, at least 1, got 0"),
         ("--batch-size 10 --accumulate 3", "--batch-size 10 does not divide into --accumulate 3"),

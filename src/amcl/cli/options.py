@@ -213,7 +213,7 @@ def _check_values(option: Option, values: Sequence[str]) -> None:
         kinds = get_args(hint)
         hint = kinds[0]
         values = values if kinds[-1] is Ellipsis else values[: len(kinds)]
-    else:
+    elif not any(get_origin(kind) is tuple for kind in get_args(hint)):
         values = values[:1]
     for value in values:
         if not _accepts(hint, value):
@@ -225,6 +225,8 @@ def _accepts(hint: Any, value: str) -> bool:
         return any(_accepts(kind, value) for kind in get_args(hint))
     if get_origin(hint) is Literal:
         return value in map(str, get_args(hint))
+    if get_origin(hint) is tuple:
+        return _accepts(get_args(hint)[0], value)
     if hint is type(None):
         return value == "None"
     if hint in (int, float):

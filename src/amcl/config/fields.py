@@ -155,12 +155,17 @@ def value_from(config: Config, name: str, text: str) -> Any:
     Example:
         >>> value_from(Config(), "projector", "512 128"), value_from(Config(), "top_k", "none")
         ((512, 128), None)
+        >>> value_from(Config(), "prior_tau", "0.05 0.1"), value_from(Config(), "prior_tau", "0.1")
+        ((0.05, 0.1), 0.1)
     """
     hint = settings_of(config)[name].hint
     text = text.strip()
     if text == "none" and type(None) in typing.get_args(hint):
         return None
-    several = typing.get_origin(hint) is tuple
+    kinds = (hint, *typing.get_args(hint))
+    several = typing.get_origin(hint) is tuple or (
+        " " in text and any(typing.get_origin(kind) is tuple for kind in kinds)
+    )
     value = [_plain(word) for word in text.split()] if several else _plain(text)
     try:
         return typed(value, hint, name)

@@ -106,7 +106,7 @@ def broken_rule(
     Example:
         >>> config = Config()
         >>> broken_rule(rules_of(config), usual_values(config), "beta").belongs
-        '--temperature adaptive, adaptive-negative, adaptive-positive, first-head'
+        '--temperature adaptive, adaptive-negative, adaptive-positive, first-head, one-sided'
         >>> broken_rule(rules_of(config), usual_values(config), "tau")
     """
     for rule in rules:

@@ -87,7 +87,7 @@ class HeadLoss(nn.Module):
         if head_diversity and num_heads == 1:
             raise ValueError(
                 f"head_diversity={head_diversity} lets heads differ, and there is one head: use "
-                "num_heads=3, or leave it out."
+                "num_heads=3 (--heads 3), or leave it out."
             )
         self.num_heads = num_heads
         self.temperature = temperature
