@@ -138,7 +138,7 @@ def test_measured_steps_are_shown_and_written(capsys, tmp_path, monkeypatch):
         (["runs/first", "--recipe", "builtin-moco"], "both say where to start"),
         (["--recipe", "folder-simclr"], "name the folder of images"),
         (["--steps", "0"], "steps must be a whole number"),
-        (["--method", "mae", "--heads", "3"], "--heads belongs to barlow, can"),
+        (["--method", "mae", "--heads", "3"], "--heads belongs to barlow, byol, can"),
         (["--method", "can", "--backbone", "resnet18"], "vit_tiny_patch16_224"),
         (["--image-size", "0"], "--image-size must be a whole number"),
     ],

@@ -32,7 +32,7 @@ AMCL = ["--heads", "3", "--temperature", "adaptive"]
         (
             "--plain --tau-lower 0.05",
             "--tau-lower belongs to --temperature adaptive, adaptive-negative, adaptive-positive, "
-            "dystress, first-head, isogclr, one-sided, scheduled: this run has --temperature constant.",
+            "dystress, first-head, isogclr, one-sided, scheduled: this run has --temperature ",
         ),
         ("--prior-tau 0.3 --temperature learnable", "this run has --temperature learnable"),
         ("--plain --phi-depth 2", "--phi-depth belongs to --temperature adaptive"),

@@ -144,7 +144,7 @@ def test_values_are_checked_as_settings_are():
 def test_what_has_no_effect_leaves_the_temperature_as_it_is(scheme):
     """A field has an effect if and only if the scheme's module or β's weight changes with it."""
     config = Config(method=SimCLRSettings().with_temperature(scheme))
-    others = {"tau": 0.5, "tau_lower": 0.12, "tau_upper": 0.7, "tau_period": 3.0}
+    others = {"tau": 0.5, "tau_lower": 0.12, "tau_upper": 0.8, "tau_period": 3.0}
     others |= {"beta": 3.0, "phi_depth": 2, "phi_input": "raw", "phi_output": "plain"}
     others |= {"phi_scale": 3.0, "phi_gradient": False, "eta": 0.3, "iota": 0.3}
 
@@ -154,7 +154,7 @@ def test_what_has_no_effect_leaves_the_temperature_as_it_is(scheme):
             (name, key): value
             for name, part in module.named_modules()
             for key, value in vars(part).items()
-            if isinstance(value, float | int | str) and key != "training"
+            if isinstance(value, float | int | str | tuple) and key != "training"
         }
         shapes = {name: tuple(p.shape) for name, p in module.state_dict().items()}
         start = {n: p.tolist() for n, p in module.state_dict().items() if p.numel() == 1}

@@ -128,7 +128,14 @@ def test_heads_and_what_they_find(two):
     ]
     s = two[0].sample.s[1]
     assert table.rows[1][2] == f"{(s.argmax(1) == torch.arange(40)).double().mean():.1%}"
-    correlation, overlap = of(section, Chart)
+    correlation, overlap, course = of(section, Chart)
+    expected = [
+        [row["epoch"], row["head_agreement"]]
+        for row in read_metrics(two[0].path)
+        if row["kind"] == "epoch"
+    ]
+    assert drawn(course)["heads"].tolist() == expected
+    assert f"at the end {expected[-1][1]:.3f}" in course.alt
     assert "1 and 2" in correlation.alt
     assert len(correlation.figure.axes[0].texts) == 4
     assert "one head" in words(section)
@@ -259,7 +266,7 @@ def test_the_page_of_a_run_is_one_file(whole_page):
     assert len(text) < 3e6
     at_bounds = text.count("Shares of temperatures at the bounds")  # drawn where there are some
     histograms = text.count('aria-label="Histograms of τ')  # drawn where temperatures differ
-    assert text.count('<svg class="drawing"') == 10 + at_bounds + histograms
+    assert text.count('<svg class="drawing"') == 11 + at_bounds + histograms
     assert not re.search(r"https?:", text)
 
 

@@ -28,7 +28,29 @@ pytestmark = pytest.mark.usefixtures("few_images")
     ["simclr", "moco", "simsiam", "barlow", "byol", "nnclr", "supcon", "vicreg", "dino"],
 )
 def test_resume_is_bit_exact(tmp_path, monkeypatch, method):
-    config = small_run(method)
+    check_resume(small_run(method), tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"temperature": "isogclr"},
+        {"temperature": "macl"},
+        {"prior_tau": (0.05, 0.1, 0.2), "head_diversity": 0.3},
+    ],
+    ids=["isogclr", "macl", "heads that differ"],
+)
+def test_resume_is_bit_exact_with_other_temperatures(tmp_path, monkeypatch, options):
+    config = small_run("simclr", **options)
+    check_resume(config, tmp_path, monkeypatch)
+    state = load_checkpoint(tmp_path / "straight/checkpoints/last.pt")["method"]
+    taus = state.get("loss.temperature.individual_tau")
+    if options.get("temperature") == "isogclr":  # one for each head and image, and they have moved
+        assert taus.shape == (3, 160)
+        assert (taus != config.method.temperature.tau).any()
+
+
+def check_resume(config, tmp_path, monkeypatch):
     pretrain(config, tmp_path / "straight")
     with monkeypatch.context() as patch:
         interrupt_at(patch, step=6)

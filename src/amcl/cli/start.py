@@ -46,7 +46,8 @@ class Start:
     or vicreg, or one of an installed package."""
     temperature: str | None = None
     """How each pair gets its temperature: adaptive (AMCL's), adaptive-negative, adaptive-positive,
-    constant, first-head, learnable, scheduled or uncertainty, or one of an installed package."""
+    artanh, constant, dystress, first-head, isogclr, learnable, macl, one-sided, positive-scale,
+    scheduled or uncertainty, or one of an installed package."""
     plain: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """The method as published, with one head and a constant temperature. Without this option a
     method has several heads and adaptive temperatures (AMCL), unless a recipe, a file or a run

@@ -205,7 +205,7 @@ def _mean_of_views(values: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 @register_temperature
 @dataclass(frozen=True, kw_only=True)
 class IndividualSettings(SingleTauSettings):
-    """Settings of `IndividualTemperature`.
+    """Settings of `IndividualTemperature`. Temperatures start at tau, or the bound next to it.
 
     Example:
         >>> IndividualSettings(sog_rho=0.5).build(dim=128)
@@ -230,7 +230,7 @@ class IndividualSettings(SingleTauSettings):
     def build(self, dim: int) -> IndividualTemperature:
         lower, upper = self.tau_range(dim)
         return IndividualTemperature(
-            self.tau,
+            min(max(self.tau, lower), upper),
             rho=self.sog_rho,
             lower=lower,
             upper=upper,

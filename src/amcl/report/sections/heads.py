@@ -7,7 +7,7 @@ import torch
 from amcl.analysis import PairSample, agreement, retrieval
 from amcl.report.blocks import Block, Chart, Paragraph, Section
 from amcl.report.runs import Run, beside, in_rows, joined
-from amcl.results.charts import matrix
+from amcl.results.charts import Line, curves, matrix
 from amcl.results.formatting import percent
 
 HOW = (
@@ -34,7 +34,7 @@ def _of_run(run: Run, stacked: bool) -> list[Block]:
     if sample is None:
         return []
     if sample.num_heads > 1:
-        return in_rows(_agreement(sample), stacked)
+        return in_rows([*_agreement(sample), *_course(run)], stacked)
     if sample.num_heads == 1:
         return [Paragraph("There is one head, and so none that it could agree with.")]
     return [Paragraph(f"{run.config.method.name} has no heads.")]
@@ -56,6 +56,25 @@ def _agreement(sample: PairSample) -> list[Chart]:
     return [
         Chart(matrix(values, names), f"{name} between heads: {_in_words(values)}", caption)
         for name, (values, caption) in matrices.items()
+    ]
+
+
+def _course(run: Run) -> list[Chart]:
+    """Return the agreement in training, by epoch."""
+    points = [
+        (row["epoch"], row["head_agreement"]) for row in run.of("epoch") if "head_agreement" in row
+    ]
+    line = Line("heads", points)
+    if len(line.finite_points) < 2:
+        return []
+    last = line.finite_points[-1][1]
+    return [
+        Chart(
+            curves([line], "epoch", "agreement of heads"),
+            f"Mean correlation of two heads' similarities by epoch; at the end {last:.3f}",
+            "Mean correlation of two heads' similarities in training, at the end of each epoch. "
+            "--head-diversity lowers it.",
+        )
     ]
 
 
