@@ -24,7 +24,7 @@ _SMALL = NNCLRSettings(queue=65536, temperature=ConstantSettings(tau=0.2))
 
 @register_recipes("nnclr")
 def nnclr(data: str) -> Config:
-    """Return NNCLR; on ImageNet as published (arXiv 2104.14548).
+    """Return NNCLR (arXiv 2104.14548); on ImageNet with settings that are partly unconfirmed.
 
     There statistics of batch norm are those of the whole batch, and views are BYOL's, as
     solo-learn has them. On small sets heads, temperature and queue are those of solo-learn; the

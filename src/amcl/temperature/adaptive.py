@@ -416,7 +416,8 @@ class PhiSettings(TemperatureSettings):
         if len(priors) > 1 and (self.tau_lower is not None or self.tau_upper is not None):
             raise ValueError(
                 f"prior_tau={priors} gives each head a range of its own, half of its τ₀ to either "
-                "side: leave out tau_lower and tau_upper."
+                "side: leave out tau_lower and tau_upper, or set them to None where the method has "
+                "a range by default."
             )
 
     def phi(self, dim: int) -> AdaptiveTemperature:
