@@ -38,6 +38,16 @@ class Batch:
         """Return those of the step's values, such as labels, whose images were read."""
         return values if self.positions is None else values[self.positions]
 
+    def pack(self) -> "PackedBatch":
+        """Make the batch ready to be sent to another process."""
+        return PackedBatch(
+            in_shared_memory(self.pixels),
+            _as_array(self.shapes),
+            self.unreadable,
+            _as_array(self.positions),
+            _as_array(self.indices),
+        )
+
 
 @dataclass(frozen=True)
 class PackedBatch:
@@ -53,27 +63,15 @@ class PackedBatch:
     positions: Array | None
     indices: Array | None
 
-    @staticmethod
-    def pack(batch: Batch) -> "PackedBatch":
-        """Make a batch ready to be sent."""
-        pixels: torch.Tensor | Array
-        try:
-            # Not when it is sent: that is done by a thread whose errors nobody sees.
-            pixels = batch.pixels.share_memory_()
-        except RuntimeError:
-            pixels = batch.pixels.numpy()
-        return PackedBatch(
-            pixels,
-            _as_array(batch.shapes),
-            batch.unreadable,
-            _as_array(batch.positions),
-            _as_array(batch.indices),
-        )
-
     @property
     def is_shared(self) -> bool:
         """Return whether the pixels are in shared memory."""
         return isinstance(self.pixels, torch.Tensor)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the pixels in bytes."""
+        return self.pixels.nbytes
 
     def unpack(self) -> Batch:
         """Return the batch that was packed."""
@@ -84,6 +82,16 @@ class PackedBatch:
             _as_tensor(self.positions),
             _as_tensor(self.indices),
         )
+
+
+def in_shared_memory(tensor: torch.Tensor) -> torch.Tensor | Array:
+    """Return a tensor in memory that processes share, or where that is full an array."""
+    try:
+        # Not when it is sent: that is done by a thread whose errors nobody sees.
+        return tensor.share_memory_()
+    except RuntimeError:
+        array: Array = tensor.numpy()
+        return array
 
 
 def _as_array(tensor: torch.Tensor | None) -> Array | None:

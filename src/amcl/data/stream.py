@@ -104,13 +104,13 @@ class _Decoder:
         self.replace = replace
         self.current: Any = None
 
-    def __call__(self, indices: torch.Tensor) -> Batch:
-        pixels = torch.empty(len(indices), 3, *self.files.canvas, dtype=torch.uint8)
-        shapes = torch.empty(len(indices), 2, dtype=torch.long)
+    def __call__(self, step: torch.Tensor) -> Batch:
+        pixels = torch.empty(len(step), 3, *self.files.canvas, dtype=torch.uint8)
+        shapes = torch.empty(len(step), 2, dtype=torch.long)
         positions: list[int] = []
         decoded: list[int] = []
         unreadable: dict[str, str] = {}
-        for position, index in enumerate(indices.tolist()):
+        for position, index in enumerate(step.tolist()):
             image = self._decode(index, unreadable)
             if image is not None:
                 file, pixels[len(positions)], shape = image
@@ -119,7 +119,7 @@ class _Decoder:
                 decoded.append(file)
         self._set_current(NONE)
         n = len(positions)
-        read = None if n == len(indices) else torch.tensor(positions, dtype=torch.long)
+        read = None if n == len(step) else torch.tensor(positions, dtype=torch.long)
         return Batch(
             pixels[:n], shapes[:n], list(unreadable.items()), read, torch.tensor(decoded).long()
         )

@@ -12,12 +12,12 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from types import FrameType, TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from amcl.data.batch import Array, Batch, PackedBatch
+from amcl.data.batch import Array
 from amcl.printable import printable
 
 logger = logging.getLogger("amcl")
@@ -29,13 +29,46 @@ NONE = -1  # index of no image
 _SHARED_MEMORY = "/dev/shm"
 
 
-class Decoder(Protocol):
-    """Decodes the images with some indices; worker processes hold a copy."""
+T = TypeVar("T", covariant=True)
+
+
+class Packed(Protocol[T]):
+    """A batch in the form in which processes send it."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its pixels are in memory that processes share."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Size of its pixels in bytes."""
+        ...
+
+    def unpack(self) -> T:
+        """Return the batch."""
+        ...
+
+
+class Packable(Protocol):
+    """A batch that can be sent to another process."""
+
+    def pack(self) -> Packed[Self]:
+        """Make it ready to be sent."""
+        ...
+
+
+B = TypeVar("B", bound=Packable)
+B_co = TypeVar("B_co", bound=Packable, covariant=True)
+
+
+class Decoder(Protocol[B_co]):
+    """Decodes the images of a step; worker processes hold a copy."""
 
     current: Any
     """Index of the image that each worker decodes, in memory that the processes share."""
 
-    def __call__(self, indices: torch.Tensor) -> Batch: ...
+    def __call__(self, step: torch.Tensor) -> B_co: ...
 
     def path(self, index: int) -> str:
         """Return the file of an image."""
@@ -43,13 +76,13 @@ class Decoder(Protocol):
 
 
 def decode_in_workers(
-    decoder: Decoder,
+    decoder: Decoder[B],
     steps: Iterable[torch.Tensor],
     *,
     workers: int,
     ahead: int,
     on_wait: Callable[[], None] | None = None,
-) -> Generator[Batch, None, None]:
+) -> Generator[B, None, None]:
     """Yield the batches of `steps`, in their order, each decoded by one of several processes.
 
     If the processes cannot be started, this one decodes.
@@ -79,15 +112,15 @@ def decode_in_workers(
         while (packed := _next_or_terminate(batches, decoder, on_wait)) is not None:
             if not packed.is_shared and not through_pipe:
                 through_pipe = True
-                _warn_of_small_shared_memory(packed.pixels.nbytes)
+                _warn_of_small_shared_memory(packed.nbytes)
             yield packed.unpack()
     finally:
         del batches  # the last reference: this ends the workers
 
 
 def _start(
-    decoder: Decoder, steps: Iterable[torch.Tensor], workers: int, ahead: int
-) -> Iterator[PackedBatch]:
+    decoder: Decoder[B], steps: Iterable[torch.Tensor], workers: int, ahead: int
+) -> Iterator[Packed[B]]:
     # A loader that runs out of room for its locks halfway leaves a traceback: try first.
     locks = [multiprocessing.get_context().Lock() for _ in range(3 * (workers + 1) + 6)]
     del locks
@@ -145,8 +178,8 @@ class _Waiting:
 
 
 def _next_or_terminate(
-    batches: Iterator[PackedBatch], decoder: Decoder, on_wait: Callable[[], None] | None
-) -> PackedBatch | None:
+    batches: Iterator[Packed[B]], decoder: Decoder[B], on_wait: Callable[[], None] | None
+) -> Packed[B] | None:
     try:
         return _next(batches, decoder, on_wait)
     except BaseException:
@@ -157,8 +190,8 @@ def _next_or_terminate(
 
 
 def _next(
-    batches: Iterator[PackedBatch], decoder: Decoder, on_wait: Callable[[], None] | None
-) -> PackedBatch | None:
+    batches: Iterator[Packed[B]], decoder: Decoder[B], on_wait: Callable[[], None] | None
+) -> Packed[B] | None:
     """Return the next batch, or None after the last."""
     start = time.monotonic()
     warned = False
@@ -194,17 +227,17 @@ def _next(
             )
 
 
-def _processes(batches: Iterator[PackedBatch]) -> list[BaseProcess]:
+def _processes(batches: Iterator[Packed[Any]]) -> list[BaseProcess]:
     return list(getattr(batches, "_workers", ()))
 
 
-def _check_alive(batches: Iterator[PackedBatch]) -> None:
+def _check_alive(batches: Iterator[Packed[Any]]) -> None:
     for process in _processes(batches):
         if process.exitcode not in (None, 0):
             raise RuntimeError(f"process {process.pid} exited unexpectedly: {process.exitcode}")
 
 
-def _files(decoder: Decoder, workers: Iterable[int]) -> str:
+def _files(decoder: Decoder[Any], workers: Iterable[int]) -> str:
     """Return words on the files that some workers were decoding; "" if there are none."""
     indices = [decoder.current[number] for number in workers]
     files = [printable(decoder.path(index)) for index in indices if index != NONE]
@@ -237,14 +270,14 @@ def _warn_of_small_shared_memory(size: int) -> None:
     )
 
 
-class _PackedBatches(Dataset[PackedBatch]):
+class _PackedBatches(Dataset[Packed[B]]):
     """The data set of the worker processes: a step of indices in, a packed batch out."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder[B]) -> None:
         self.decoder = decoder
 
-    def __getitem__(self, indices: Array) -> PackedBatch:
-        return PackedBatch.pack(self.decoder(torch.from_numpy(indices)))
+    def __getitem__(self, step: Array) -> Packed[B]:
+        return self.decoder(torch.from_numpy(step)).pack()
 
 
 def _set_up_worker(_: int) -> None:

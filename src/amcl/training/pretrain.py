@@ -218,7 +218,7 @@ def _start(
     if task.watch is not None:
         if begin is not None:
             begin()
-        folder.open(step, stored, config)
+        folder.open(step, partial(folder.store_changes, stored, config))
         logger.info("\n".join([data.describe(), *task.watch.describe()]))
         for warning in data.warnings:
             logger.warning(warning)
