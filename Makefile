@@ -73,6 +73,7 @@ bench: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/evaluation.py
 	@$(BIN)/python benchmarks/masked.py
+	@$(BIN)/python benchmarks/detection.py
 	@$(BIN)/python benchmarks/published_losses.py
 
 bench-peers: $(VENV)/.bench-ready

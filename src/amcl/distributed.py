@@ -1,10 +1,12 @@
 """All collective operations. Without a process group they do nothing."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+
+T = TypeVar("T")
 
 
 def rank() -> int:
@@ -92,6 +94,34 @@ def mean_over_ranks(values: torch.Tensor) -> torch.Tensor:
     values = values.detach().clone()
     dist.all_reduce(values)
     return values / world_size()
+
+
+def gather_objects(value: T) -> list[T] | None:
+    """Return the values of all processes, in the order of ranks; None on all but the first.
+
+    They are pickled: for numbers and arrays that these processes have made themselves.
+    """
+    if world_size() == 1:
+        return [value]
+    values: list[Any] | None = [None] * world_size() if rank() == 0 else None
+    dist.gather_object(value, values)
+    return values
+
+
+def from_first(value: T) -> T:
+    """Return the value of the first process, on every process."""
+    if world_size() == 1:
+        return value
+    values = [value]
+    dist.broadcast_object_list(values)
+    return values[0]
+
+
+def broadcast_buffers(module: torch.nn.Module) -> None:
+    """Give all processes the buffers of the first, such as running statistics of batch norm."""
+    if world_size() > 1:
+        for buffer in module.buffers():
+            dist.broadcast(buffer, src=0)
 
 
 def _check_shapes(z: torch.Tensor) -> None:

@@ -19,7 +19,9 @@ FOLDER = "evaluation"
 """Folder of the results in a run folder."""
 CLASSIFIER = ".safetensors"
 """Ending of the file of a fine-tuned classifier, beside its result."""
-SHARES = ("top1", "top5", "n=", "supervised n=", "train_top1", "balanced")
+PRECISIONS = ("box_A", "mask_A")
+"""Beginnings of the names of average precisions and recalls, which are no shares of images."""
+SHARES = ("top1", "top5", "n=", "supervised n=", "train_top1", "balanced", *PRECISIONS)
 """Beginnings of the names of metrics that are shown in percent."""
 BETTER = {
     **dict.fromkeys(("alignment", "uniformity", "negative_similarity", "overlap"), "↓"),
@@ -56,6 +58,9 @@ class _Details(TypedDict):
     per_class: NotRequired[dict[str, _ClassFacts]]
     confused: NotRequired[list[_Confused]]
     confusion: NotRequired[list[list[int]]]
+    box_classes: NotRequired[dict[str, float | None]]
+    mask_classes: NotRequired[dict[str, float | None]]
+    pictures: NotRequired[list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +143,7 @@ def read_results(run: str | Path) -> list[Result]:
         >>> read_results("no-such-folder")
         []
     """
-    results = [_read(path) for path in sorted((Path(run) / FOLDER).glob("*.json"))]
+    results = [read_result(path) for path in sorted((Path(run) / FOLDER).glob("*.json"))]
     return sorted(results, key=lambda result: (result.time, result.protocol))
 
 
@@ -217,7 +222,12 @@ def _choice(details: Mapping[str, Any], name: str) -> str:
     return f"{value} (best of {len(details.get('hold_out_top1', ()))} values, {images})"
 
 
-def _read(path: Path) -> Result:
+def read_result(path: Path) -> Result:
+    """Return the result in a file; an error if the file is damaged.
+
+    Args:
+        path: The file.
+    """
     try:
         values = read_json(path)
         known = {f.name: f for f in fields(Result)}

@@ -21,6 +21,7 @@ COMMANDS = {
     "sweep": "train over a grid of settings and seeds",
     "search": "find settings: the paper's 25 trials, on a validation split",
     "evaluate": "judge a backbone: kNN, linear probe, few labels, fine-tuning, no labels",
+    "detect": "judge a backbone: train a detector from it, on boxes and masks",
     "compare": "runs side by side, over seeds",
     "report": "one page of pictures on what a run has learned",
     "analyze": "what a setting does: heads, views, temperatures, labels, as table and picture",

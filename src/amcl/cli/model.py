@@ -22,7 +22,7 @@ Model = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelOptions:
+class NetworkOptions:
     """How a file of weights, or a timm model, is to be taken; a run says all this itself."""
 
     backbone: str | None = None
@@ -35,8 +35,6 @@ class ModelOptions:
     """Pixels a side of a vision transformer's patches; none: as in pre-training."""
     pool: Literal["auto", "mean"] = "auto"
     """A vision transformer's features: auto: as timm; mean: the mean of the patch tokens."""
-    image_size: int | None = None
-    """Pixels a side of its input; none: the model's own."""
     mean: tuple[float, float, float] | None = None
     """Means of the channels that it was trained with; none: the model's own, or ImageNet's."""
     std: tuple[float, float, float] | None = None
@@ -60,3 +58,11 @@ class ModelOptions:
         for note in model.notes:
             logger.info("%s: %s", model.name, note)
         return model
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(NetworkOptions):
+    """The same, for commands that give the model images of the size that it was trained with."""
+
+    image_size: int | None = None
+    """Pixels a side of its input; none: the model's own."""

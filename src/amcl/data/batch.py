@@ -88,7 +88,8 @@ def in_shared_memory(tensor: torch.Tensor) -> torch.Tensor | Array:
     """Return a tensor in memory that processes share, or where that is full an array."""
     try:
         # Not when it is sent: that is done by a thread whose errors nobody sees.
-        return tensor.share_memory_()
+        shared: torch.Tensor = tensor.share_memory_()
+        return shared
     except RuntimeError:
         array: Array = tensor.numpy()
         return array

@@ -124,6 +124,37 @@ def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
     return pixels, (width, height) if orientation in _SWAPS_SIDES else (height, width)
 
 
+def decode_whole(path: str, size: tuple[int, int]) -> torch.Tensor:
+    """Decode the first frame of an image file in its own size.
+
+    Pixels are those of `decode`. The image is upright by its EXIF orientation if it then has the
+    size that is expected, and as it is stored if that has.
+
+    Args:
+        path: The file.
+        size: Height and width that are expected.
+
+    Returns:
+        Pixels, uint8 (3, H, W).
+
+    Raises:
+        UnreadableImage: The file is no image, or one of another size.
+    """
+    with _open(path) as image:
+        _check_size(image.height, image.width)
+        image.load()
+        orientation = _orientation(image)
+        stored = (image.height, image.width)
+        upright = stored[::-1] if orientation in _SWAPS_SIDES else stored
+        if size not in (upright, stored):
+            raise UnreadableImage(
+                path,
+                f"{upright[1]:,} × {upright[0]:,} pixels instead of {size[1]:,} × {size[0]:,}, "
+                "width × height",
+            )
+        return _narrowed(image, orientation if size == upright else 1, size[1])
+
+
 def _check_size(height: int, width: int) -> None:
     """Raise an error if an image would take too much memory, by its pixels or one of its sides."""
     if height * width > MAX_MEGAPIXELS * 10**6:

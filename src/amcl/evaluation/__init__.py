@@ -2,6 +2,7 @@
 
 from amcl.checkpoints.evaluations import Result, read_results
 from amcl.evaluation.cache import FeatureCache
+from amcl.evaluation.detection import DetectionResult, DetectionSettings, detect, load_detector
 from amcl.evaluation.evaluation import Evaluation
 from amcl.evaluation.finetuning import FinetuneSettings
 from amcl.evaluation.linear_layers import FixedFeatures
@@ -14,6 +15,8 @@ from amcl.metrics.knn import KnnSettings
 
 __all__ = [
     "PROTOCOLS",
+    "DetectionResult",
+    "DetectionSettings",
     "Evaluation",
     "FeatureCache",
     "FewLabelsSettings",
@@ -26,7 +29,9 @@ __all__ = [
     "Protocol",
     "Result",
     "UnlabeledSettings",
+    "detect",
     "linear_probe",
+    "load_detector",
     "read_results",
     "register_protocol",
 ]

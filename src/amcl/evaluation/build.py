@@ -82,7 +82,7 @@ def make_evaluation(
         folder: Folder of results and features; None for the run folder.
     """
     options = EvaluationData() if options is None else options
-    folder = _results_folder(model, folder)
+    folder = results_folder(model, folder)
     data = _load_data(model, options, seed)
     return Evaluation(
         model.backbone,
@@ -125,7 +125,7 @@ def input_transform(model: LoadedModel, crop: float | None, images: Images) -> T
     return Transform(image_size=size, mean=model.mean, std=model.std, crop=crop or None)
 
 
-def _results_folder(model: LoadedModel, folder: Path | None) -> Path | None:
+def results_folder(model: LoadedModel, folder: Path | None) -> Path | None:
     """Return the folder of results; an error if it cannot be written to or is another run's."""
     path = folder or model.folder
     if path is None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -19,13 +19,17 @@ from amcl.files import digest
 from amcl.metrics.features import Features, Transform, fingerprint
 from amcl.metrics.scores import by_class, caution, intervals, uneven
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
 
 class Evaluation:
     """Runs protocols on one model and one data set. Features are computed once for all of them.
 
     Args:
         model: Any module that turns images (N, 3, S, S) into features (N, D).
-        data: Images with labels, or without for protocols that need none.
+        data: Images with labels, or without for protocols that need none; None for protocols that
+            have images of their own.
         transform: How a test image becomes the input of the model.
         name: Name of the model in results.
         notes: Sentences that every result shows beside its numbers.
@@ -35,6 +39,7 @@ class Evaluation:
         seed: Seed of everything random.
         precision: Precision of fine-tuning.
         folder: A run folder to keep results and features in; None keeps neither.
+        fabric: Processes that train together; None for this one alone.
 
     Example:
         >>> from amcl.data import load_dataset
@@ -47,7 +52,7 @@ class Evaluation:
     def __init__(
         self,
         model: nn.Module,
-        data: DataSet,
+        data: DataSet | None,
         transform: Transform,
         *,
         name: str = "model",
@@ -58,9 +63,10 @@ class Evaluation:
         seed: int = 0,
         precision: Precision = "32",
         folder: Path | None = None,
+        fabric: "Fabric | None" = None,
     ) -> None:
         self.model = model.to(device)
-        self.data = data
+        self._data = data
         self.transform = transform
         self.name = name
         self.notes = [*notes]
@@ -70,7 +76,16 @@ class Evaluation:
         self.seed = seed
         self.precision: Precision = precision
         self.folder = folder
-        self.note_unreadable(data.unreadable)
+        self.fabric = fabric
+        if data is not None:
+            self.note_unreadable(data.unreadable)
+
+    @property
+    def data(self) -> DataSet:
+        """The images; an error where there are none."""
+        if self._data is None:
+            raise ValueError("this protocol needs images, and the evaluation was made without any.")
+        return self._data
 
     def run(self, protocol: str) -> Result:
         """Run a protocol; with a folder, the result is written there.
@@ -86,7 +101,7 @@ class Evaluation:
             self.probe  # noqa: B018 - an error before anything is computed
         outcome = registered.run(self, self.settings_for(protocol))
         result = self._result(protocol, outcome)
-        if self.folder is not None:
+        if self.folder is not None and (self.fabric is None or self.fabric.is_global_zero):
             result.write(self.folder)
         return result
 
@@ -94,16 +109,16 @@ class Evaluation:
         """Return the settings of a protocol."""
         return self.settings.get(protocol) or PROTOCOLS[protocol].settings()
 
-    def result_path(self, protocol: str, settings: dict[str, Any]) -> Path | None:
+    def result_path(self, protocol: str, outcome: Outcome) -> Path | None:
         """Return the file that the result of a protocol will be written to; None without a folder.
 
         Args:
             protocol: Name of the protocol.
-            settings: Settings as the outcome will give them.
+            outcome: The outcome so far: the metrics and details may be missing.
         """
         if self.folder is None:
             return None
-        path = self._result(protocol, Outcome(metrics={}, settings=settings)).path(self.folder)
+        path = self._result(protocol, outcome).path(self.folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
@@ -177,7 +192,7 @@ class Evaluation:
             settings = asdict(self.settings_for(protocol))
         return Result(
             protocol=protocol,
-            data=self.data.name,
+            data=outcome.data or self.data.name,
             split=outcome.split or self.probe.split,
             metrics=metrics,
             details=details | {"notes": notes},

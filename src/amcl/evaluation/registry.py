@@ -28,6 +28,7 @@ class Outcome:
             by class and confused classes.
         split: Name of the images measured; None for the split of the labeled test images.
         images: Numbers of images by name, and their "sha256"; None for the labeled images.
+        data: Name of the images, for protocols that have their own.
     """
 
     metrics: dict[str, float]
@@ -37,6 +38,7 @@ class Outcome:
     predicted: torch.Tensor | None = None
     split: str | None = None
     images: dict[str, Any] | None = None
+    data: str | None = None
 
 
 Run = Callable[["Evaluation", Any], Outcome]
@@ -62,6 +64,18 @@ class Protocol:
     """Function that tells for which data sets it runs by default; None for none."""
     settings_of_run: Callable[[Config], Any] | None = None
     """Function that takes its settings from those of a run; None for the defaults."""
+    own_images: bool = False
+    """Whether it has images of its own, whatever the data set is."""
+
+    def check(self, settings: Any = None) -> None:
+        """Raise an error, before anything is trained, if it could not run with its settings.
+
+        Args:
+            settings: Settings of the protocol; None for the defaults.
+        """
+        settings = self.settings() if settings is None else settings
+        if hasattr(settings, "check"):
+            settings.check()
 
 
 PROTOCOLS = Registry[Protocol]("protocol", "amcl.evaluation.protocols", "amcl.protocols")
@@ -76,6 +90,7 @@ def register_protocol(
     shown: tuple[str, ...] = (),
     is_default: Callable[[DataSet], bool] | None = None,
     settings_of_run: Callable[[Config], Any] | None = None,
+    own_images: bool = False,
 ) -> Callable[[R], R]:
     """Register an evaluation protocol.
 
@@ -91,6 +106,9 @@ def register_protocol(
             names none; None for never.
         settings_of_run: Takes the settings of the protocol from those of the training run; None
             for the defaults.
+        own_images: Whether it has images of its own, which its settings name, and their test split
+            is called "test". Its settings have a function `check`, which raises an error, before
+            anything is trained, where they name none.
 
     Returns:
         A decorator for the function that runs the protocol. The function takes the `Evaluation`,
@@ -124,6 +142,7 @@ def register_protocol(
             shown=shown,
             is_default=is_default,
             settings_of_run=settings_of_run,
+            own_images=own_images,
         )
         PROTOCOLS.register(name, protocol, source=run)
         return run

@@ -1,14 +1,17 @@
 """The paper's tables and figures: their runs, and the files that they write."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import HardwareSettings
 from amcl.config.toml import unknown
 from amcl.data import missing_sets
 from amcl.data.named import DATASETS
+from amcl.data.named import data_root as data_root_of
 from amcl.errors import RunError
 from amcl.experiments.experiment import run_experiment
 from amcl.experiments.page import Topic, topics_of_pairs, write_page
@@ -22,11 +25,9 @@ from amcl.sweep.workers import Tell
 
 
 def entry_of(name: str) -> Entry:
-    """Return the entry of this name; raise an error if there is none, or it is not available."""
+    """Return the entry of this name; raise an error if there is none."""
     if name not in ENTRIES:
         raise ValueError(unknown(f"{name!r} is asked for", name, ENTRIES))
-    if ENTRIES[name].unavailable:
-        raise RunError(f"{name} cannot be reproduced: {ENTRIES[name].unavailable}.")
     return ENTRIES[name]
 
 
@@ -52,6 +53,7 @@ def reproduce(
     out: str | Path | None = None,
     data: Sequence[str] = (),
     data_root: str | None = None,
+    detection_data: str | None = None,
     seeds: int | None = None,
     jobs: int = 1,
     hardware: HardwareSettings | None = None,
@@ -69,6 +71,8 @@ def reproduce(
         out: Folder of the runs and pages; the default is reproduce/SCALE.
         data: Other sets or folders than the entry has at this scale.
         data_root: Folder of named data sets.
+        detection_data: Folder in COCO's layout that detectors are trained on; the default is that
+            of the scale, or `coco` in the data folder.
         seeds: Number of seeds; the default is that of the scale.
         jobs: Number of runs at once.
         hardware: Hardware to run on.
@@ -86,7 +90,7 @@ def reproduce(
     choose("scale", scale, tuple(SCALES))
     size = SCALES[scale]
     folder = Path(out) if out is not None else Path("reproduce") / scale
-    command = _command(name, scale, out, data, data_root, seeds, jobs)
+    command = _command(name, scale, out, data, data_root, detection_data, seeds, jobs)
     title = f"{name}: {entry.title}"
     if entry.count is not None:
         networks, topic, numbers = entry.count(size)
@@ -108,7 +112,12 @@ def reproduce(
         )
     specs = entry.make(size, sets)
     _require_labels(specs, sets)
-    runs = _shared_runs(size, folder / "runs", data_root, hardware)
+    settings = size.protocols
+    if entry.detection:
+        settings = _with_detection(entry, size, detection_data, data_root)
+    elif detection_data is not None:
+        raise ValueError(f"--detection-data is for table-7: {name} trains no detectors.")
+    runs = _shared_runs(size, folder / "runs", data_root, hardware, settings)
     return run_experiment(
         specs,
         runs,
@@ -136,18 +145,35 @@ def _require_labels(specs: Sequence[TableSpec], sets: Sequence[str]) -> None:
             check_labels(cells[0].config, specs, "auto")
 
 
+def _with_detection(
+    entry: Entry, scale: Scale, folder: str | None, root: str | None
+) -> dict[str, Any]:
+    """Return the settings of protocols, with the images that detectors are trained on."""
+    settings = scale.protocols["detect"]
+    if folder is None and settings.data is None:
+        folder = str(data_root_of(Path(root) if root else None) / entry.detection)
+        if not Path(folder).is_dir():
+            raise RunError(
+                f"{entry.name} at --scale {scale.name} trains detectors on {entry.detection}, "
+                f"which is not in {folder}: put train2017/, val2017/ and annotations/ there, or "
+                "name another folder with --detection-data."
+            )
+    return scale.protocols | {"detect": replace(settings, data=folder or settings.data)}
+
+
 def _shared_runs(
     scale: Scale,
     path: Path,
     data_root: str | None = None,
     hardware: HardwareSettings | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> SharedRuns:
     return SharedRuns(
         path=path,
         data_root=data_root,
         hardware=hardware or HardwareSettings(),
         base_of=lambda config: scale.config(config.data.source, config.method.name),
-        settings=scale.protocols,
+        settings=scale.protocols if settings is None else settings,
         pairs=scale.pairs,
     )
 
@@ -171,12 +197,14 @@ def _command(
     out: str | Path | None,
     data: Sequence[str],
     data_root: str | None,
+    detection_data: str | None,
     seeds: int | None,
     jobs: int,
 ) -> str:
     words = ["amcl", "reproduce", name, "--scale", scale]
     words += ["--data", *data] if data else []
     words += ["--data-root", data_root] if data_root is not None else []
+    words += ["--detection-data", detection_data] if detection_data is not None else []
     words += ["--jobs", str(jobs)] if jobs > 1 else []
     words += ["--seeds", str(seeds)] if seeds is not None else []
     words += ["--out", str(out)] if out is not None else []

@@ -19,6 +19,7 @@ from amcl.experiments.specs import CellSpec, Metric, TableSpec
 from amcl.files import write_text
 from amcl.metrics.unlabeled import BINS
 from amcl.results import Measurement, Record
+from amcl.results.formatting import is_accuracy
 from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, sweep
 from amcl.sweep.evaluate import Split, metrics_of, splits_for
@@ -215,7 +216,7 @@ class SharedRuns:
 
     def _images(self, metric: Metric, record: Record) -> int | None:
         """Return the number of images of an accuracy; None where the metric is no accuracy."""
-        if not metric.share or metric.protocol is None:
+        if metric.protocol is None or not is_accuracy(metric.key):
             return None
         splits = splits_for(metric.protocol, self.split)
         results = read_results(SweepFolder(self.path).run(record.name))

@@ -8,12 +8,14 @@ from amcl.analysis import PairSettings
 from amcl.config import Config, OptimizerSettings
 from amcl.data.named import DATASETS
 from amcl.evaluation import (
+    DetectionSettings,
     FewLabelsSettings,
     FinetuneSettings,
     KnnSettings,
     LinearSettings,
     UnlabeledSettings,
 )
+from amcl.evaluation.detection import DetectorSettings
 from amcl.methods import MethodSettings
 from amcl.recipes import default
 from amcl.temperature import ConstantSettings
@@ -140,6 +142,14 @@ SCALES: dict[str, Scale] = {
                 "few-labels": FewLabelsSettings(per_class=(2, 4), draws=1),
                 "finetune": FinetuneSettings(epochs=1, min_steps=1, warmup_epochs=0.0),
                 "unlabeled": UnlabeledSettings(images=40),
+                "detect": DetectionSettings(
+                    data="builtin",
+                    subset=16,
+                    image_size=64,
+                    batch_size=8,
+                    epochs=1,
+                    detector=DetectorSettings(channels=16, samples=16),
+                ),
             },
             pairs=PairSettings(images=32),
             few=True,
@@ -158,6 +168,13 @@ SCALES: dict[str, Scale] = {
                 "linear": LinearSettings(),
                 "few-labels": FewLabelsSettings(),
                 "finetune": FinetuneSettings(epochs=10, min_steps=0, warmup_epochs=1.0),
+                "detect": DetectionSettings(
+                    subset=300,
+                    image_size=160,
+                    batch_size=8,
+                    epochs=12,
+                    detector=DetectorSettings(channels=64, samples=64),
+                ),
             },
             pairs=PairSettings(images=500),
         ),
@@ -168,7 +185,7 @@ SCALES: dict[str, Scale] = {
             own_data=True,
             data="cifar10",
             shrink=lambda config: config,
-            protocols={},
+            protocols={"detect": DetectionSettings(recipe="paper")},
             pairs=PairSettings(images=500),
         ),
     )

@@ -53,6 +53,8 @@ class Metric:
 KNN = Metric(name="kNN accuracy", source="knn", key="top1")
 LINEAR = Metric(name="linear probe", source="linear", key="top1")
 FINETUNED = Metric(name="accuracy after fine-tuning", source="finetune", key="top1")
+BOX_AP = Metric(name="box AP", source="detect", key="box_AP")
+MASK_AP = Metric(name="mask AP", source="detect", key="mask_AP")
 AUROC = Metric(name="AUROC of pairs", source="unlabeled", key="auroc", share=False)
 LOSS = Metric(name="loss of the last epoch", source="course", key="loss", share=False)
 FIRST_LOSS = Metric(name="loss of the first epoch", source="course", key="first_loss", share=False)

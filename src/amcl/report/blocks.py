@@ -83,6 +83,8 @@ class Gallery:
     """Text below the pictures."""
     alt: str = "image"
     """Description of each image for readers who cannot see it."""
+    large: bool = False
+    """Show images large, for what is drawn on them to be read."""
 
 
 @dataclass(frozen=True, eq=False)

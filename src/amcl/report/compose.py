@@ -8,6 +8,7 @@ from amcl.report.blocks import Section
 from amcl.report.page import Page, check_replaceable, require_map
 from amcl.report.runs import ReportSettings, Run, read_runs
 from amcl.report.sections.cost import cost
+from amcl.report.sections.detection import detection
 from amcl.report.sections.galleries import image_map, nearest, pairs
 from amcl.report.sections.heads import heads
 from amcl.report.sections.results import results
@@ -63,7 +64,10 @@ def page_of(runs: Sequence[Run], settings: ReportSettings) -> Page:
     if sampled:
         sections += [heads(sampled), pairs(sampled), nearest(sampled)]
         sections.append(image_map(sampled, settings.map, settings.seed))
-    sections += [results(runs), cost(runs), settings_section(runs)]
+    sections.append(results(runs))
+    if (detectors := detection(runs)) is not None:
+        sections.append(detectors)
+    sections += [cost(runs), settings_section(runs)]
     return Page(
         title=" · ".join(run.name for run in runs),
         subtitle=runs[0].describe() if single else f"{len(runs)} runs side by side",

@@ -13,28 +13,41 @@ SHOWN = 72
 """Pixels a side at which images are shown, about."""
 KEPT = 144
 """Pixels a side beyond which an image is made smaller: it is shown small."""
+LARGE = 640
+"""Pixels across at which images are shown large, at most."""
 
 
-def data_uri(image: torch.Tensor) -> str:
+def data_uri(image: torch.Tensor, large: bool = False) -> str:
     """Return an image, uint8 (3, H, W), as a `data:` address.
+
+    Args:
+        image: The image.
+        large: Keep it large enough to read what is drawn on it.
 
     Example:
         >>> data_uri(torch.zeros(3, 2, 2, dtype=torch.uint8))[:30]
         'data:image/png;base64,iVBORw0K'
     """
     picture = Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy())
-    picture.thumbnail((KEPT, KEPT))
+    kept = 2 * LARGE if large else KEPT
+    picture.thumbnail((kept, kept))
     return _encoded(picture, lossless=max(image.shape[1:]) <= LOSSLESS)
 
 
-def shown_width(image: torch.Tensor) -> int:
+def shown_width(image: torch.Tensor, large: bool = False) -> int:
     """Return the width that an image is shown at: small ones in whole multiples of their pixels.
+
+    Args:
+        image: The image, (3, H, W).
+        large: Show it large.
 
     Example:
         >>> [shown_width(torch.zeros(3, size, size)) for size in (8, 28, 32, 64, 96, 224)]
         [72, 84, 64, 64, 72, 72]
     """
     height, width = image.shape[1:]
+    if large:
+        return min(width, LARGE)
     long = max(height, width)
     scale = max(1, round(SHOWN / long)) if long <= LOSSLESS else SHOWN / long
     return max(1, round(width * scale))

@@ -1,6 +1,6 @@
 """Metrics as text: accuracies in percent, other numbers with four digits."""
 
-from amcl.checkpoints.evaluations import SHARES
+from amcl.checkpoints.evaluations import PRECISIONS, SHARES
 
 MISSING = "–"
 
@@ -19,10 +19,11 @@ def is_accuracy(metric: str) -> bool:
     """Return True if a metric is an accuracy on images that were not trained on.
 
     Example:
-        >>> is_accuracy("top1"), is_accuracy("train_top1"), is_accuracy("overlap")
-        (True, False, False)
+        >>> [is_accuracy(name) for name in ("top1", "train_top1", "overlap", "box_AP50")]
+        [True, False, False, False]
     """
-    return is_share(metric) and "train" not in metric
+    precision = any(part in metric for part in PRECISIONS)
+    return is_share(metric) and "train" not in metric and not precision
 
 
 def format_number(

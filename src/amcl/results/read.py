@@ -57,6 +57,9 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 def read_run(path: Path) -> Record:
     """Return the record of a run folder, with the metrics of evaluations of its newest weights.
 
+    A folder of results alone, of a model that is no run, is a record too: its one setting is the
+    model, its seed that of the evaluation.
+
     Args:
         path: The folder.
 
@@ -71,7 +74,14 @@ def read_run(path: Path) -> Record:
         >>> read_run(folder).seed
         0
     """
-    settings = _read_config(path / "config.toml")
+    results = read_results(path)
+    if results and not (path / "config.toml").exists():
+        settings: dict[str, Any] = {
+            "run.seed": results[-1].seed,
+            "model.name": results[-1].model.get("name", ""),
+        }
+    else:
+        settings = _read_config(path / "config.toml")
     learned = {
         name: value
         for name, value in settings.items()
@@ -79,7 +89,7 @@ def read_run(path: Path) -> Record:
     }
     metrics = {
         f"{result.protocol}_{name}_{result.split}": value
-        for result in newest(read_results(path))
+        for result in newest(results)
         if not result.checkpoint
         for name, value in result.metrics.items()
     }

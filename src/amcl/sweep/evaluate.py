@@ -18,8 +18,11 @@ SPLITS: tuple[Split, ...] = Split.__args__  # type: ignore[attr-defined]
 def splits_for(protocol: str, split: Split) -> tuple[str, ...]:
     """Return the splits that a result may be of, the preferred one first.
 
-    Images without labels are all of the split "train".
+    Images without labels are all of the split "train". A protocol with images of its own has one
+    split, "test".
     """
+    if PROTOCOLS[protocol].own_images:
+        return ("test",)
     splits: tuple[str, ...] = ("test", "validation") if split == "auto" else (split,)
     return splits if PROTOCOLS[protocol].needs_labels else (*splits, "train")
 

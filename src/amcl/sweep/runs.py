@@ -81,7 +81,7 @@ def sweep(
     whole_number("jobs", jobs)
     choose("split", split, SPLITS)
     for protocol in protocols:
-        PROTOCOLS[protocol]
+        PROTOCOLS[protocol].check((settings or {}).get(protocol))
     points = [Point(values=p.values, config=for_workers(p.config)) for p in points]
     for point in points if protocols else ():
         check_split(point.config, split)

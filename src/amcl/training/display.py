@@ -36,6 +36,15 @@ class _Lines(logging.Handler):
         console.print(self.format(record), markup=False, soft_wrap=True)
 
 
+def format_rate(rate: float) -> str:
+    """Return a number of images per second.
+
+    >>> format_rate(0.43), format_rate(512.3)
+    ('0.4', '512')
+    """
+    return f"{rate:.1f}" if rate < 10 else f"{rate:.0f}"
+
+
 class Display:
     """Progress of a training: epoch, loss, images per second, time left.
 
@@ -102,7 +111,7 @@ class Display:
         """Show that `step` steps are done."""
         if self._bar_task is None:
             raise RuntimeError("start() comes before advance()")
-        rate = f"{self.rate(step):.0f}"
+        rate = format_rate(self.rate(step))
         self.bar.update(
             self._bar_task, completed=step, epoch=self._epoch(step), loss=f"{loss:.3f}", rate=rate
         )
@@ -132,9 +141,9 @@ class Display:
             self._line_step = step
             self._last_line = now
             logger.info(
-                "%s %s  %.0f %%  loss %.4f  %.0f images/s  %s left",
+                "%s %s  %.0f %%  loss %.4f  %s images/s  %s left",
                 *(self._title, self._epoch(step), 100 * within / self.per_epoch, loss),
-                *(self.rate(step), self.left(step)),
+                *(format_rate(self.rate(step)), self.left(step)),
             )
 
     def _epoch(self, step: int) -> str:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from amcl.training.display import Display
+from amcl.training.display import Display, format_rate
 from amcl.training.trackers import Writer
 
 logger = logging.getLogger("amcl")
@@ -52,8 +52,8 @@ class RunLog:
             is_news = self.writers and not display.bar.live.is_started
             logger.log(
                 logging.INFO if is_news else logging.DEBUG,
-                "epoch %d/%d  loss %.4f  %.0f images/s  %s left",
-                *(number, display.epochs, loss, rate, display.left(step)),
+                "epoch %d/%d  loss %.4f  %s images/s  %s left",
+                *(number, display.epochs, loss, format_rate(rate), display.left(step)),
             )
 
     def probe(self, step: int, metrics: dict[str, float], advice: list[str]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ def run_finetune(evaluation: Evaluation, settings: FinetuneSettings) -> Outcome:
     if settings.scratch:  # as `finetune` takes it: the result says what was done
         settings = replace(settings, layer_decay=1.0)
     used = asdict(settings) | {"precision": evaluation.precision}
-    path = evaluation.result_path("finetune", used)
+    path = evaluation.result_path("finetune", Outcome(metrics={}, settings=used))
     trained = finetune(
         evaluation.model,
         evaluation.probe.bank,

@@ -1,5 +1,7 @@
 """The paper's own numbers, in per cent, by the labels of its tables."""
 
+from itertools import product
+
 from amcl.experiments.specs import AMCL, BASELINE
 
 Numbers = dict[tuple[str, ...], float]
@@ -79,4 +81,18 @@ TABLE_8: dict[str, tuple[float, float, float, float]] = {
     "moco": (25.6, 1.1, 4.1, 0.4),
     "can": (87.0, 2.1, 68.5, 4.1),
     "lgp": (194.3, 2.1, 76.1, 4.4),
+}
+
+# By measure, backbone, method and side.
+TABLE_7: Numbers = {
+    (measure, backbone, method, side): value
+    for (measure, method), row in {
+        ("box AP", "MoCo v3"): (48.1, 50.3, 49.2, 53.3),
+        ("box AP", "LGP"): (52.5, 54.1, 54.9, 57.0),
+        ("mask AP", "MoCo v3"): (43.0, 45.1, 43.8, 47.0),
+        ("mask AP", "LGP"): (46.1, 48.3, 48.1, 51.1),
+    }.items()
+    for (backbone, side), value in zip(
+        product(("ViT-B", "ViT-L"), (BASELINE, AMCL)), row, strict=True
+    )
 }

@@ -26,7 +26,7 @@ class Entry:
         count: Function for an entry without runs that returns the networks whose cost is counted,
             the section of the page and its numbers.
         histograms: Whether it shows histograms of similarities.
-        unavailable: Reason why it cannot be reproduced yet.
+        detection: Name of the set that detectors are trained on, if it has some.
     """
 
     name: str
@@ -35,17 +35,26 @@ class Entry:
     make: Make | None = None
     count: Count | None = None
     histograms: bool = False
-    unavailable: str = ""
+    detection: str = ""
 
 
 ENTRIES: dict[str, Entry] = {}
 
 
-def entry(name: str, title: str, *sets: str, histograms: bool = False) -> Callable[[Make], Make]:
+def entry(
+    name: str, title: str, *sets: str, histograms: bool = False, detection: str = ""
+) -> Callable[[Make], Make]:
     """Register the function below as the entry of this name; see `Entry`."""
 
     def register(make: Make) -> Make:
-        ENTRIES[name] = Entry(name=name, title=title, sets=sets, make=make, histograms=histograms)
+        ENTRIES[name] = Entry(
+            name=name,
+            title=title,
+            sets=sets,
+            make=make,
+            histograms=histograms,
+            detection=detection,
+        )
         return make
 
     return register

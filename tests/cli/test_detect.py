@@ -1,0 +1,73 @@
+"""`amcl detect`: what is printed, where results go, a second run, and mistakes."""
+
+import json
+
+import pytest
+
+from amcl.checkpoints.evaluations import read_results
+from amcl.cli import main
+from amcl.training.trainer import Trainer
+from toy_detection import shapes_folder
+
+QUICK = (
+    *("--epochs", "1", "--batch-size", "4", "--image-size", "64", "--channels", "16"),
+    *("--samples", "8", "--workers", "0", "--threads", "1", "--accelerator", "cpu"),
+)
+NETWORK = ("resnet10t", "--width", "0.125", "--stem", "standard", "--scratch")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return shapes_folder(tmp_path_factory.mktemp("data"), train=8, test=3)
+
+
+def test_a_timm_model_and_a_second_run(data, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    command = ["detect", *NETWORK, "--data", str(data), *QUICK]
+    assert main(command) == 0
+    output = capsys.readouterr()
+    for word in ("boxes", "masks", "AP50", "shapes, test", "8 train, 3 test, 3 classes"):
+        assert word in output.out
+    assert "results go to detections/resnet10t" in output.err
+    [result] = read_results(tmp_path / "detections/resnet10t")
+    assert result.protocol == "detect"
+    assert result.settings["scratch"]
+    assert set(result.details["box_classes"]) == {"circle", "square", "triangle"}
+    monkeypatch.setattr(Trainer, "train_step", lambda *_: pytest.fail("it is trained again"))
+    assert main(command) == 0
+    assert "has this result" in capsys.readouterr().err
+
+
+def test_seeds_are_compared(data, tmp_path, capsys):
+    for seed in ("0", "1"):
+        out = ["--seed", seed, "--out", str(tmp_path / seed)]
+        assert main(["detect", *NETWORK, "--data", str(data), *QUICK, *out]) == 0
+    capsys.readouterr()
+    words = ["compare", str(tmp_path / "0"), str(tmp_path / "1"), "--metrics", "box_AP"]
+    assert main([*words, "--json", str(tmp_path / "compare.json")]) == 0
+    [row] = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert (row["protocol"], row["metric"]) == ("detect", "box_AP")
+    assert len(row["cells"]) == 1  # two seeds of one group
+    assert row["cells"][0]["n"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["resnet10t", "--scratch"], "--data"),
+        (["resnet10t", "--data", "DATA"], "--scratch trains a detector"),
+        (["resnet10t", "--scratch", "--data", "no/folder"], "There is no folder 'no/folder'"),
+        (["resnet10t", "--scratch", "--data", "DATA", "--image-size", "100"], "--image-size"),
+        (["resnet10t", "--scratch", "--data", "DATA", "--batch-size", "99"], "--batch-size"),
+        (["resnet10t", "--data", "DATA", "--epoch", "3"], "did you mean --epochs"),
+        (["no-such-model", "--data", "DATA"], "there is no timm model"),
+    ],
+)
+def test_mistakes_are_one_line(data, tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
+    words = [str(data) if word == "DATA" else word for word in words]
+    assert main(["detect", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in " ".join(error.split())
+    assert "Traceback" not in error
+    assert not list(tmp_path.iterdir())
