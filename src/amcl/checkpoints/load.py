@@ -311,7 +311,7 @@ def _random_backbone(name: str, options: _Options, seed: int) -> tuple[Backbone,
     if size is None:
         published: Any = timm.get_pretrained_cfg(name)
         size = published.input_size[-1]
-        notes.append(f"images of {size} pixels, which {name} is made for")
+        notes.append(f"{name} is made for images of {size} pixels")
     with own_randomness(seed_of(seed, "weights")):
         return Backbone(settings, size), notes
 

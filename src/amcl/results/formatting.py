@@ -1,5 +1,7 @@
 """Metrics as text: accuracies in percent, other numbers with four digits."""
 
+import re
+
 from amcl.checkpoints.evaluations import PRECISIONS, SHARES
 
 MISSING = "–"
@@ -24,6 +26,18 @@ def is_accuracy(metric: str) -> bool:
     """
     precision = any(part in metric for part in PRECISIONS)
     return is_share(metric) and "train" not in metric and not precision
+
+
+def is_detail(metric: str) -> bool:
+    """Return True for an average precision at one overlap or of one size, and for recalls.
+
+    Example:
+        >>> is_detail("detect_box_AP_test"), is_detail("detect_box_AP50_test")
+        (False, True)
+    """
+    if not any(part in metric for part in PRECISIONS):
+        return False
+    return re.search(r"(box|mask)_AP(_test)?$", metric) is None
 
 
 def format_number(

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from amcl.results.formatting import MISSING, format_metric, is_share
+from amcl.results.formatting import MISSING, format_metric, is_detail, is_share
 from amcl.results.groups import MEASURED, SEED, group_by_seed
 from amcl.results.record import Record
 from amcl.results.table import Table
@@ -72,6 +72,6 @@ def _metrics(records: Sequence[Record]) -> list[str]:
 
 
 def _main_metrics(records: Sequence[Record]) -> list[str]:
-    """Return the accuracies; where there are none, every metric."""
+    """Return accuracies and mean average precisions; where there are none, every metric."""
     names = _metrics(records)
-    return [name for name in names if is_share(name)] or names
+    return [name for name in names if is_share(name) and not is_detail(name)] or names

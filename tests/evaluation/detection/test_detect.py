@@ -11,9 +11,10 @@ from safetensors.torch import load_file
 from amcl.checkpoints.training_folder import read_metrics
 from amcl.data.coco import load_coco
 from amcl.errors import Interrupted, NonFiniteError, RunError
-from amcl.evaluation.detection import DetectionSettings, detect, load_detector
+from amcl.evaluation.detection import Detections, DetectionSettings, detect, load_detector
 from amcl.evaluation.detection.batches import detection_batches
 from amcl.evaluation.detection.folder import DetectionFolder
+from amcl.evaluation.detection.pictures import side_by_side
 from amcl.training.trainer import Trainer
 from toy_detection import MEAN, STD, resnet, settings_for, shapes_folder, signal_at, trained, vit
 
@@ -218,3 +219,27 @@ def test_it_learns_shapes(tmp_path):
     assert result.metrics()["box_AP50"] > 0.3
     assert result.metrics()["mask_AP50"] > 0.3
     assert isinstance(result.settings, DetectionSettings)
+
+
+def test_pictures_show_truth_and_detections(data):
+    _, test = load_coco(str(data))
+    perfect = [
+        Detections(o.boxes, torch.ones(len(o.labels)), o.labels, o.masks)
+        for o in map(test.objects, range(len(test)))
+    ]
+    pictures, indices = side_by_side(test, perfect, count=3)
+    assert len(pictures) == len(indices) <= 3
+    for picture, index in zip(pictures, indices, strict=True):
+        assert len(test.objects(index).labels)
+        width = (picture.shape[2] - 6) // 2
+        left, right = picture[:, :, :width], picture[:, :, -width:]
+        assert (left != right).any()  # scores stand on the right alone
+        plain, _ = side_by_side(test, [nothing(test)] * len(test), count=3)
+        assert (plain[indices.index(index)][:, :, -width:] != right).any()
+        assert torch.equal(plain[indices.index(index)][:, :, :width], left)
+
+
+def nothing(data):
+    """No detections."""
+    none = torch.zeros(0)
+    return Detections(none.view(0, 4), none, none.long(), [] if data.has_masks else None)

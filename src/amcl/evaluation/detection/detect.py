@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,7 +157,13 @@ def detect(
     if files is not None and files.has_result():
         logger.info("%s is there: nothing is trained again", files.detector)
         trained = load_detector(files.detector)
-        model.load_state_dict(trained.model.state_dict())
+        try:
+            model.load_state_dict(trained.model.state_dict())
+        except RuntimeError:
+            raise RunError(
+                f"{files.detector} is another detector than this command trains: "
+                f"{files.start_again()}"
+            ) from None
         model.to(fabric.device)
     else:
         with seeded(seed, "detect", device=fabric.device):  # steps seed the global generators
@@ -272,11 +278,17 @@ def _train(
         restore(trainer, resumed.state, resumed.path)
     first = fabric.is_global_zero
     saving = CheckpointPolicy(
-        trainer, None if files is None else files.checkpoint, _RESUME, keep_last=2
+        trainer,
+        None if files is None else files.checkpoint,
+        _RESUME,
+        from_start=True,
+        keep_last=2,
     )
+    stop = StopRequest()
     with (
         _written(files if first else None, trainer.step) as writers,
-        StopRequest() as stop,
+        # Without a folder nothing could be saved, and a signal does what it always does.
+        nullcontext() if files is None else stop,
         Display(
             *(task.total, task.per_epoch, task.batch_size), shown=first, name="detection"
         ) as display,

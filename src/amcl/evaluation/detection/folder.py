@@ -95,6 +95,11 @@ class LoadedDetector(nn.Module):
         model: The detector of torchvision: a list of images (3, H, W) in [0, 1] → a dictionary of
             boxes, labels, scores and masks for each.
         classes: Names of the classes; label k is that of `classes[k - 1]`.
+
+    Example:
+        >>> detector = LoadedDetector(nn.Identity(), ["cat", "dog"])
+        >>> detector.classes
+        ('cat', 'dog')
     """
 
     def __init__(self, model: nn.Module, classes: Sequence[str]) -> None:

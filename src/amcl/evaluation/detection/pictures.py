@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch.nn.functional import interpolate
@@ -103,6 +104,7 @@ def _seen(
 
 def _draw(image: torch.Tensor, drawn: _Drawn) -> torch.Tensor:
     """Return the image with the outlines of objects, their masks and names."""
+    from matplotlib import get_data_path
     from torchvision.utils import (  # type: ignore[import-untyped]
         draw_bounding_boxes,
         draw_segmentation_masks,
@@ -118,7 +120,16 @@ def _draw(image: torch.Tensor, drawn: _Drawn) -> torch.Tensor:
     boxes = boxes.minimum(limit)
     boxes[:, 2:] = boxes[:, 2:].maximum(boxes[:, :2])  # a box may have no width
     picture: torch.Tensor = draw_bounding_boxes(
-        image, boxes, labels=drawn.names, colors=colors, width=2
+        image,
+        boxes,
+        labels=drawn.names,
+        colors=colors,
+        width=2,
+        font=str(Path(get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")),
+        font_size=13,
+        label_colors="black",
+        label_background_colors=colors,
+        fill_labels=True,
     )
     return picture
 

@@ -39,7 +39,8 @@ def run_detect(evaluation: Evaluation, settings: DetectionSettings) -> Outcome:
     if path is not None and path.is_file():
         logger.info("%s has this result: remove the file to measure again", path)
         stored = read_result(path)
-        return replace(outcome, metrics=stored.metrics, details=stored.details)
+        own = [note for note in stored.details.get("notes", ()) if note not in evaluation.notes]
+        return replace(outcome, metrics=stored.metrics, details=stored.details | {"notes": own})
     result = detect(
         evaluation.model,
         used,
