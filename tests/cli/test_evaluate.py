@@ -117,7 +117,7 @@ def test_one_tiny_class_leaves_few_labels_possible(run, pictures, capsys):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("lineer", "did you mean 'linear'?"), ("xyz", "there are few-labels, finetune")],
+    [("lineer", "did you mean 'linear'?"), ("xyz", "there are detect, few-labels, finetune")],
 )
 def test_an_unknown_protocol_is_answered_with_the_nearest(run, capsys, name, hint):
     told = refused(capsys, "evaluate", "run", "--protocols", "knn", name)

@@ -133,7 +133,7 @@ def test_a_line_within_an_epoch_tells_how_far_it_is(caplog, monkeypatch):
     with caplog.at_level("INFO", logger="amcl"):
         display.advance(5, 1.5)
         Display(40, 20, 8, shown=False)
-    assert caplog.messages == ["epoch 1/2  25 %  loss 1.5000  1 images/s  7 min left"]
+    assert caplog.messages == ["epoch 1/2  25 %  loss 1.5000  0.7 images/s  7 min left"]
 
 
 @pytest.mark.parametrize(("package", "value"), [("tensorboard", True), ("wandb", "mine")])

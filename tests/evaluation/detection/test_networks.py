@@ -278,9 +278,12 @@ def test_heads_are_those_of_the_settings():
     assert len(parts(batch, nn.BatchNorm2d)) == 16
     assert parts(make(RESNET, replace(TINY, heads="conv")), nn.GroupNorm)
     published = make(VIT, DetectorSettings())
-    assert published.backbone.out_channels == 256
-    assert published.roi_heads.box_predictor.cls_score.weight.shape == (4, 1024)
-    assert published.roi_heads.fg_bg_sampler.batch_size_per_image == 512
+    assert published.backbone.out_channels == 64
+    assert published.roi_heads.box_predictor.cls_score.weight.shape == (4, 256)
+    assert published.roi_heads.fg_bg_sampler.batch_size_per_image == 64
+    sizes = [DetectorSettings().for_images(size) for size in (1024, 512, 320, 128)]
+    assert [s.channels for s in sizes] == [256, 256, 128, 64]
+    assert [s.samples for s in sizes] == [512, 256, 160, 64]
 
 
 @pytest.mark.parametrize("size", [64, 320, 1024])
