@@ -13,11 +13,18 @@ from PIL import Image
 from amcl.checkpoints import read_metrics
 from amcl.cli import main
 from amcl.config import Config
+from amcl.data.shapes import shapes
 from factories import small_config
 from tiny_runs import tiny_vit
 
 FINETUNE = ["--finetune.epochs", "2", "--finetune.warmup-epochs", "0", "--finetune.min-steps", "0"]
 CPU = ["--threads", "1", "--accelerator", "cpu"]
+DETECTOR = [
+    *("resnet10t", "--width", "0.125", "--stem", "standard", "--scratch", "--epochs", "2"),
+    *("--batch-size", "4", "--image-size", "64", "--channels", "16", "--samples", "8"),
+    *("--evaluate-every", "1", "--workers", "0"),
+]
+"""Model and settings of a detector that trains in a second, on eight pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +58,11 @@ def make_pictures(folder: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(noise.numpy()).save(path)
     return folder / "pictures"
+
+
+def make_shapes(folder: Path) -> Path:
+    """Eight pictures of shapes to train a detector on, and three to test it on."""
+    return shapes(folder / "shapes", train=8, test=3)
 
 
 def make_configs(folder: Path) -> None:
@@ -123,6 +135,24 @@ def _evaluated(folder: Path) -> Any:
     return [(r["protocol"], r["metrics"]) for r in results], classifiers
 
 
+def _detected(folder: Path) -> Any:
+    """The result, and all files of the detector but those that have times in them."""
+    (path,) = (folder / "out/evaluation").glob("*.json")
+    result = json.loads(path.read_text())
+    detector = path.with_suffix("")
+    rows = [
+        {key: value for key, value in row.items() if key != "images_per_second"}
+        for row in read_metrics(detector)
+    ]
+    dated = ("log.txt", "metrics.jsonl", "environment.jsonl")
+    files = {
+        str(file.relative_to(detector)): file.read_bytes()
+        for file in detector.rglob("*")
+        if file.is_file() and file.name not in dated
+    }
+    return {key: result[key] for key in ("metrics", "details", "settings")}, rows, files
+
+
 def _files(where: str) -> Callable[[Path], Any]:
     def read(folder: Path) -> Any:
         path = folder / "out" / where
@@ -185,6 +215,13 @@ COMMANDS = {
         result=_evaluated,
         at_least=10,
         needs_run=True,
+    ),
+    "detect": Command(
+        start=lambda f: [
+            *("detect", *DETECTOR, "--data", str(f / "shapes"), "--out", str(f / "out"), *CPU),
+        ],
+        result=_detected,
+        at_least=50,
     ),
     "export": Command(start=_export, result=_files("export"), at_least=8, needs_run=True),
     "embed": Command(start=_embed, result=_files("features.csv"), at_least=5, needs_run=True),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from faults.commands import COMMANDS, Command, copy, make_configs, make_pictures
+from faults.commands import COMMANDS, Command, copy, make_configs, make_pictures, make_shapes
 from faults.injection import CRASH, Fault, import_modules_of, run
 
 SAMPLE = 4  # operations that the fast tests try, the first and the last among them
@@ -21,6 +21,7 @@ def prepared(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("faults")
     work = folder / "work"  # settings hold absolute paths: every attack is made in this folder
     make_pictures(work)
+    make_shapes(work)
     make_configs(work)
     copy(work, folder / "new")
     outcome = run(lambda: COMMANDS["pretrain"](work), work / "out")

@@ -11,6 +11,7 @@ from amcl.cli import main
 from amcl.cli.command import attempt
 from amcl.data import stream, workers
 from amcl.data.images import FileImages
+from amcl.data.shapes import shapes
 from amcl.errors import memory_message
 from amcl.losses import AMCLLoss, ContrastiveLoss, CrossCorrelationLoss, NegativeCosineLoss
 from amcl.temperature import ConstantTemperature
@@ -50,6 +51,7 @@ def test_numbers_that_are_too_large_or_too_small(options, code, message, tmp_pat
         "embed run --data builtin --out x.npz",
         "evaluate run --data builtin",
         "export run",
+        "detect resnet10t --scratch --data builtin",
         "predict run --data builtin --out x.csv",
         "report run",
         "cost",
@@ -59,6 +61,26 @@ def test_threads_of_every_command_are_bounded(words, capsys, monkeypatch):
     monkeypatch.setattr(torch, "set_num_threads", lambda threads: pytest.fail("too late"))
     assert main([*words.split(), "--threads", "100000"]) == 2
     assert "--threads must be at most 1024, got 100000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--lr", "1e38"], "--lr must be at most 1e+09, got 1e+38"),
+        (["--scale-jitter", "1e-9", "1"], "--scale-jitter must be at least 0.05, got 1e-09"),
+        (["--devices", "-1"], "--devices must be a whole number, at least 0, got -1"),
+        (["--workers", "-1"], "--workers must be a whole number, at least 0, got -1"),
+        (["--channels", "1000000"], "there is not enough memory"),
+    ],
+)
+def test_numbers_that_no_detector_takes(options, message, tmp_path, capsys):
+    data = shapes(tmp_path / "shapes", train=4, test=1)
+    small = ["--image-size", "64", "--batch-size", "2", "--epochs", "1", "--threads", "1"]
+    words = ["detect", "resnet10t", "--scratch", "--data", str(data), *small, *options]
+    assert main([*words, "--out", str(tmp_path / "out")]) in (1, 2)
+    output = capsys.readouterr().err
+    assert message in output
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize(

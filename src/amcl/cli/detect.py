@@ -19,6 +19,7 @@ from amcl.evaluation import DetectionSettings, Evaluation
 from amcl.evaluation.build import results_folder
 from amcl.metrics.features import Transform
 from amcl.results.precision import precision_table
+from amcl.settings import non_negative_int
 from amcl.training.display import log_to_console
 from amcl.training.hardware import make_fabric
 from amcl.training.ranks import shared_errors
@@ -58,6 +59,21 @@ class Hardware:
     workers: int | None = None
     """Processes that read images; none: one a core, at most 8."""
 
+    def __post_init__(self) -> None:
+        self.settings()  # so that its errors name options
+        if self.workers is not None:
+            non_negative_int("workers", self.workers, "0 reads in the main process")
+
+    def settings(self) -> HardwareSettings:
+        """Return them as every training takes them."""
+        return HardwareSettings(
+            accelerator=self.accelerator,
+            devices=self.devices,
+            nodes=self.nodes,
+            precision=self.precision,
+            threads=self.threads,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -83,15 +99,7 @@ def main(args: list[str]) -> None:
     options = read_options(Options, args, command="amcl detect", description=DESCRIPTION)
     options.settings.check()
     hardware = options.hardware
-    fabric = make_fabric(
-        HardwareSettings(
-            accelerator=hardware.accelerator,
-            devices=hardware.devices,
-            nodes=hardware.nodes,
-            precision=hardware.precision,
-            threads=hardware.threads,
-        )
-    )
+    fabric = make_fabric(hardware.settings())
     fabric.launch()
     log_to_console(logging.INFO if fabric.is_global_zero else logging.WARNING)
     with shared_errors():

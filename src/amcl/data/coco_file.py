@@ -171,7 +171,7 @@ class _File:
             if type(value) not in (int, float):
                 raise self.fault(f"{name} of {_place(row, where)} has {value!r:.60} for a number")
             if not abs(value) < _LARGEST:
-                fault = "that is not finite" if math.isinf(value) else "beyond any image"
+                fault = "that is not finite" if abs(value) == math.inf else "beyond any image"
                 raise self.fault(f"{name} of {_place(row, where)} has a number {fault}")
 
 

@@ -192,6 +192,8 @@ class SegmentationReader:
             self._numbers.extend(ring)
         except TypeError:
             raise ValueError("its polygon has something else than numbers") from None
+        except OverflowError:  # a whole number that no float holds
+            raise ValueError("its polygon has a coordinate beyond any image") from None
         if (high - low) * len(ring) > _LONGEST_OUTLINE:  # as long as it could be at most
             points = np.array(ring).reshape(-1, 2)
             length = np.abs(points - np.roll(points, 1, axis=0)).max(1).sum()

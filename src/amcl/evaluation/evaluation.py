@@ -100,6 +100,8 @@ class Evaluation:
         if registered.needs_labels:
             self.probe  # noqa: B018 - an error before anything is computed
         outcome = registered.run(self, self.settings_for(protocol))
+        if outcome.stored is not None:
+            return outcome.stored
         result = self._result(protocol, outcome)
         if self.folder is not None and (self.fabric is None or self.fabric.is_global_zero):
             result.write(self.folder)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from amcl.checkpoints.evaluations import Result
 from amcl.config import Config
 from amcl.data import DataSet
 from amcl.registry import Registry
@@ -29,6 +30,7 @@ class Outcome:
         split: Name of the images measured; None for the split of the labeled test images.
         images: Numbers of images by name, and their "sha256"; None for the labeled images.
         data: Name of the images, for protocols that have their own.
+        stored: A result that was there before, which stays as it is.
     """
 
     metrics: dict[str, float]
@@ -39,6 +41,7 @@ class Outcome:
     split: str | None = None
     images: dict[str, Any] | None = None
     data: str | None = None
+    stored: Result | None = None
 
 
 Run = Callable[["Evaluation", Any], Outcome]

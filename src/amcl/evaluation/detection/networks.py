@@ -152,6 +152,7 @@ def detector_of(
     require(metadata, _Metadata, f"the metadata of {where}")
     try:
         settings = DetectorSettings.from_metadata(metadata["detector"])
+        _check_size(metadata, settings, tensors)
         with own_randomness():
             backbone = Backbone(BackboneSettings.from_metadata(metadata), metadata["image_size"])
         model, _ = detector(
@@ -163,16 +164,35 @@ def detector_of(
             std=metadata["std"],
             masks=metadata["masks"],
         )
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"the metadata of {where} describe no detector: {error}") from None
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise ValueError(
             f"the weights in {where} are not those of the detector that its metadata describe: "
-            f"{' '.join(str(error).split())}"
+            f"{' '.join(str(error).split()):.300}"
         ) from None
     return model.eval()
+
+
+def _check_size(
+    metadata: Mapping[str, Any], settings: DetectorSettings, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    """Raise an error if a file holds fewer numbers than the heads alone would have.
+
+    Otherwise a few bytes of metadata could take all memory.
+    """
+    channels = settings.for_images(metadata["detector_image_size"]).channels or 1
+    width = 64 * metadata["width"]  # of the widest layer, at least
+    classes = metadata["num_classes"]
+    least = 4 * 49 * channels * channels + 4 * channels * classes + width * width
+    held = sum(tensor.numel() for tensor in tensors.values())
+    if least > held:
+        raise ValueError(
+            f"{channels} channels, {classes} classes and a width of {metadata['width']:g} need "
+            f"more than the {held:,} numbers that the file holds."
+        )
 
 
 def parameter_groups(

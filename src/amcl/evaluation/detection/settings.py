@@ -19,6 +19,8 @@ from amcl.training.fit import suitable_batch
 
 RecipeName = Literal["small", "paper"]
 _UNIT = 32  # images have a multiple of it: the coarsest maps have a stride of 32
+_MAX_LR = 1e9  # beyond it, a step may not be a float32 number
+_LEAST_SCALE = 0.05  # of images of 32 pixels, which torch cannot shrink to one
 _LARGEST = 640  # pixels a side that the small recipe takes at most
 _FILES = ("train_annotations", "train_images", "test_annotations", "test_images")
 
@@ -115,6 +117,8 @@ class DetectionSettings:
         for name in ("lr", "layer_decay"):
             if getattr(self, name) is not None:
                 positive_number(name, getattr(self, name))
+        if self.lr is not None and self.lr > _MAX_LR:
+            raise ValueError(f"lr must be at most {_MAX_LR:g}, got {self.lr:g}: 2e-4 is usual.")
         for name in ("weight_decay", "warmup_epochs", "clip", "flip_p"):
             if getattr(self, name) is not None:
                 non_negative(name, getattr(self, name), "0 switches it off")
@@ -124,6 +128,11 @@ class DetectionSettings:
             raise ValueError(f"{name} must be at most 1, got {getattr(self, name):g}.")
         if self.scale_jitter is not None:
             low, high = (positive_number("scale_jitter", v) for v in self.scale_jitter)
+            if low < _LEAST_SCALE:
+                raise ValueError(
+                    f"scale_jitter must be at least {_LEAST_SCALE:g}, got {low:g}: images would "
+                    "shrink to a pixel."
+                )
             if low > high:
                 raise ValueError(
                     f"scale_jitter goes from the least factor to the greatest, got {low:g} "

@@ -38,9 +38,7 @@ def run_detect(evaluation: Evaluation, settings: DetectionSettings) -> Outcome:
     path = evaluation.result_path("detect", outcome)
     if path is not None and path.is_file():
         logger.info("%s has this result: remove the file to measure again", path)
-        stored = read_result(path)
-        own = [note for note in stored.details.get("notes", ()) if note not in evaluation.notes]
-        return replace(outcome, metrics=stored.metrics, details=stored.details | {"notes": own})
+        return replace(outcome, stored=read_result(path))
     result = detect(
         evaluation.model,
         used,

@@ -16,6 +16,7 @@ HOW = (
     "overlaps from 0.50 to 0.95 at which an object counts as detected. In the pictures, annotated "
     "objects are on the left and detected ones on the right, with their scores."
 )
+_LARGEST = 2_000  # pixels a side of a picture; `amcl detect` draws some 1,000
 _MOST = 10  # classes at each end of a list, where there are more than twice as many
 
 
@@ -75,7 +76,10 @@ def _pictures(run: Run, result: Result) -> list[Block]:
     for number, name in enumerate(result.details.get("pictures", [])):
         try:
             path = str(folder / f"{number:02d}.png")
-            pixels = decode_whole(path, size(path))
+            shape = size(path)
+            if max(shape) > _LARGEST:  # all pictures are held until the page is written
+                raise UnreadableImage(path, f"more than {_LARGEST:,} pixels a side")
+            pixels = decode_whole(path, shape)
         except UnreadableImage:
             lost += 1
             continue
