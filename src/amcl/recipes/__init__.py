@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 
 from amcl.config import Config
-from amcl.recipes.continued import continued
+from amcl.recipes.continuation import continued
 from amcl.recipes.registry import published, recipes_by_name, register_recipes, register_variant
 from amcl.recipes.sets import SETS
 

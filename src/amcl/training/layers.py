@@ -12,14 +12,13 @@ from amcl.methods import Method
 def distances(backbone: Backbone) -> dict[nn.Parameter, int]:
     """Return the number of layers between each parameter and what reads the features.
 
-    Layers are those of timm: the stem, then each block. A last norm is counted with what is behind
-    it, as in fine-tuning.
+    Layers are those of timm: the stem, then each block, the last one with the norm behind it.
 
     Args:
         backbone: The backbone.
 
     Returns:
-        0 for a last norm, 1 for the last block, and so on down to the stem.
+        1 for the last block, 2 for the one before it, and so on down to the stem.
 
     Example:
         >>> from amcl.backbones import BackboneSettings
