@@ -23,6 +23,7 @@ from amcl.checkpoints.weights import tables_of
 from amcl.data.images import Rgb
 from amcl.errors import first_line
 from amcl.files import expand_home
+from amcl.settings import positive_number, whole_number
 from amcl.tensor_files import read_safetensors
 from amcl.text_files import read_json, require
 
@@ -232,6 +233,11 @@ def of_repository(repository: Repository, config: dict[str, Any]) -> Published:
         )
     for name, value in arguments.items():
         require(value, int, f"{name} in {where}")
+        whole_number(f"{name} in {where}", value)
+    for size in described.get("input_size", ()):
+        whole_number(f"input_size in {where}", size)
+    for std in described.get("std", ()):
+        positive_number(f"std in {where}", std)
     return Published(
         name=repository.name,
         architecture=architecture,

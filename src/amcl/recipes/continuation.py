@@ -4,9 +4,8 @@ from dataclasses import replace
 
 from amcl.config import Config, OptimizerSettings
 
-# docs/pretraining.md has what was tried.
-LR = 0.3  # as a share of that of the recipe for random weights
-LAYER_DECAY = 0.75
+# docs/pretraining.md says what was tried.
+LAYER_DECAY = 0.9
 FREEZE = 0.05  # share of the epochs
 
 # In the place of SGD and LARS, whose rates say little about those of other networks.
@@ -22,19 +21,18 @@ def continued(config: Config) -> Config:
         config: A configuration for random weights.
 
     Returns:
-        The same with AdamW at a lower rate, which falls from layer to layer toward the input, and
-        with a backbone that is frozen while the new heads take their first steps.
+        The same with AdamW, whose rate falls from the new heads to the first layer, and with a
+        backbone that is frozen while the heads take their first steps.
 
     Example:
         >>> from amcl.recipes import recipe
         >>> optimizer = continued(recipe("builtin-simclr")).optimizer
         >>> optimizer.lr, optimizer.layer_decay, optimizer.freeze_epochs
-        (0.0015, 0.75, 1.5)
+        (0.005, 0.9, 1.5)
     """
     optimizer = config.optimizer if config.optimizer.name == "adamw" else ADAMW
     changed = replace(
         optimizer,
-        lr=round(LR * optimizer.lr, 12),
         layer_decay=LAYER_DECAY,
         freeze_epochs=round(FREEZE * config.run.epochs, 6),
     )
