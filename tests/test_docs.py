@@ -10,17 +10,20 @@ import runpy
 import shlex
 import subprocess
 import sys
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import pytest
+import timm
+import torch
 import tyro
 
 import amcl
 import amcl.methods
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
+from amcl.checkpoints import load, open_model
 from amcl.checkpoints.files import export_backbone
 from amcl.cli import (
     analyze,
@@ -75,11 +78,15 @@ def test_commands_are_understood(command, tmp_path, monkeypatch):
     run = tmp_path / "runs/first"
     run.mkdir(parents=True)
     (run / "config.toml").write_text(recipes.recipe("builtin-simclr").to_toml())
-    if "--init runs/mae" in command:
-        (tmp_path / "runs/mae").mkdir()
+    if start := re.search(r"--init (runs/\w+)", command):
+        (tmp_path / start[1]).mkdir(exist_ok=True)
         backbone = Backbone(BackboneSettings(name="test_vit"), 16)
         trained = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
-        export_backbone(tmp_path / "runs/mae/backbone.safetensors", backbone, trained)
+        export_backbone(tmp_path / start[1] / "backbone.safetensors", backbone, trained)
+    if "--init weights.pth" in command:
+        torch.save(timm.create_model("resnet50").state_dict(), "weights.pth")
+    hub = replace(open_model("test_vit"), untrained=False)  # in the place of any other
+    monkeypatch.setattr(load, "_of_hub", lambda name, options: hub)
     (tmp_path / "mine.toml").write_text(recipes.recipe("builtin-moco").to_toml())
     parse(shlex.split(command.replace("FOLDER", "pictures")))
 

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
@@ -61,7 +61,7 @@ class BackboneSettings:
 
     def __post_init__(self) -> None:
         if self.name not in USUAL:
-            _check_model(self.name)
+            check_model(self.name)
         positive_number("width", self.width, "1 is the network as published, 0.25 a small one")
         choose("stem", self.stem, ("auto", "small", "standard"))
         if self.patch is not None:
@@ -212,6 +212,23 @@ class Backbone(nn.Module):
                 f"{self.settings.name!r}, {patch} pixels: use --local-size "
                 f"{max(round(size / patch), 1) * patch}, or other patches (--patch)."
             )
+
+    def fixed_settings(self) -> BackboneSettings:
+        """Return settings that make the same stem and patches for images of any size.
+
+        Example:
+            >>> backbone = Backbone(BackboneSettings(name="resnet18"), image_size=32)
+            >>> backbone.settings.stem, backbone.fixed_settings().stem
+            ('auto', 'small')
+        """
+        from timm.models.resnet import ResNet
+        from timm.models.vision_transformer import VisionTransformer
+
+        if isinstance(self.network, VisionTransformer):
+            return replace(self.settings, patch=self.patch)
+        if isinstance(self.network, ResNet) and self.settings.stem == "auto":
+            return replace(self.settings, stem="small" if self.image_size <= SMALL else "standard")
+        return self.settings
 
     def metadata(self) -> dict[str, Any]:
         """Return what is needed to make the backbone again."""
@@ -544,7 +561,7 @@ def _scaled(channels: int, width: float) -> int:
     return max(round(channels * width), 1)
 
 
-def _check_model(model: str) -> None:
+def check_model(model: str) -> None:
     """Raise an error unless timm has a model of this name, and weights of its tag if it has one."""
     import timm
 

@@ -7,15 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import timm
 
 from amcl import recipes
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.checkpoints import RunFolder, read_metrics
+from amcl.checkpoints import RunFolder, open_model, read_metrics
 from amcl.checkpoints.files import export_backbone
 from amcl.cli import demo, main
 from amcl.cli.command import attempt
 from amcl.cli.known_options import KNOWN
 from amcl.cli.pretrain import free_folder, parse
+from amcl.cli.start import _image_size, start_notes
 from amcl.config import Config
 from amcl.methods import METHODS
 
@@ -24,13 +26,13 @@ QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
 pytestmark = pytest.mark.usefixtures("few_images")
 
 
-def refused(capsys, *args: str) -> str:
+def refused(capsys, *args: str, expected: int = 2) -> str:
     """What the command line says when it refuses; tyro leaves by SystemExit."""
     try:
         code = main(list(args))
     except SystemExit as left:
         code = left.code
-    assert code == 2
+    assert code == expected
     return re.sub(r"[\s│╭╮╰╯─]+", " ", capsys.readouterr().err)
 
 
@@ -117,8 +119,8 @@ def test_what_is_said_comes_before_what_init_brings(mae):
     assert (settings.data.source, settings.data.validation) == ("stl10", 1000)
     assert settings.optimizer == recipes.recipe("stl10-lgp").optimizer
     assert settings.backbone == Config.from_file(mae / "config.toml").backbone
-    settings = parse([*told, "--backbone", "vit_tiny_patch16_224", "--image-size", "32"]).settings
-    assert (settings.backbone.name, settings.backbone.stem) == ("vit_tiny_patch16_224", "small")
+    settings = parse([*told, "--backbone", "test_vit", "--image-size", "32"]).settings
+    assert (settings.backbone.stem, settings.backbone.patch) == ("small", 2)  # as they were
     assert (settings.data.source, settings.data.image_size) == ("cifar100", 32)
     recipe = parse(["--recipe", "stl10-lgp", "--init", str(mae)]).settings
     plain = replace(recipe, run=replace(recipe.run, init=None, fit=None))
@@ -144,7 +146,7 @@ def test_options_of_a_first_stage_do_not_go_with_init(mae, capsys):
 
 def test_init_of_a_run_that_has_not_ended(mae, capsys):
     (mae / "backbone.safetensors").unlink()
-    told = refused(capsys, "pretrain", "--method", "lgp", "--init", str(mae))
+    told = refused(capsys, "pretrain", "--method", "lgp", "--init", str(mae), expected=1)
     assert f"amcl pretrain --resume {mae}" in told
 
 
@@ -293,3 +295,96 @@ def test_a_broken_connection_is_an_error(capsys):
 
     assert attempt("amcl export", work) == 1
     assert capsys.readouterr().err == "amcl export: [Errno 32] Broken pipe\n"
+
+
+# -- continued pre-training
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """A folder as timm pushes it to the hub: test_vit for 160 pixels. Do not write into it."""
+    folder = tmp_path_factory.mktemp("hub") / "small"
+    timm.models.save_for_hf(timm.create_model("test_vit"), folder, safe_serialization=True)
+    return folder
+
+
+def test_a_start_brings_its_network_and_the_recipe_of_continued_training(published):
+    settings = parse(["--data", "cifar10", "--init", str(published)]).settings
+    assert (settings.backbone.name, settings.backbone.stem) == ("test_vit", "standard")
+    assert (settings.data.source, settings.data.image_size) == ("cifar10", 160)
+    expected = recipes.continued(recipes.recipe("cifar10-simclr")).optimizer
+    assert settings.optimizer == expected
+    assert expected.name == "adamw"
+    typed = parse(
+        ["--data", "cifar10", "--init", str(published), "--lr", "0.1", "--layer-decay", "0.5"]
+    ).settings
+    assert (typed.optimizer.lr, typed.optimizer.layer_decay) == (0.1, 0.5)
+
+
+def test_other_images_keep_the_patches_of_the_start(published):
+    args = ["--data", "cifar10", "--init", str(published), "--image-size", "32"]
+    settings = parse(args).settings
+    assert (settings.backbone.patch, settings.data.image_size) == (16, 32)
+    assert parse([*args, "--patch", "4"]).settings.backbone.patch == 4
+
+
+def test_large_images_of_published_weights_become_smaller():
+    assert _image_size(open_model("vit_tiny_patch16_384")) == 224
+    assert _image_size(open_model("vit_tiny_patch16_224", patch=12, image_size=360)) == 216
+    assert _image_size(open_model("resnet10t")) == 176
+    own = replace(open_model("resnet10t", width=0.125, image_size=320), step=3)
+    assert _image_size(own) == 320
+
+
+def test_a_short_run_is_frozen_for_a_tenth_of_it_at_most(published):
+    args = ["--data", "cifar10", "--init", str(published), "--epochs", "2"]
+    optimizer = parse(args).settings.optimizer
+    assert 0 < optimizer.freeze_epochs <= 0.2
+
+
+def test_a_file_of_weights_needs_the_name_of_its_network(published, capsys):
+    file = str(published / "model.safetensors")
+    told = refused(capsys, "pretrain", "--data", "cifar10", "--init", file)
+    assert "does not say which network it holds" in told
+    assert "--backbone resnet18" in told
+    settings = parse(
+        ["--data", "cifar10", "--init", file, "--backbone", "test_vit", "--image-size", "32"]
+    ).settings
+    assert settings.backbone.name == "test_vit"
+    assert settings.optimizer.layer_decay is not None
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ["--init", "START", "--backbone", "resnet18"],
+            "--backbone resnet18 does not go with --init START, which holds test_vit",
+        ),
+        (["--init", "resnet18"], "without weights: timm:resnet18 takes those of timm"),
+        (["--freeze-epochs", "2"], "--freeze-epochs 2 belongs to runs that start from trained"),
+        (["--freeze-depth", "0.5"], "--freeze-depth 0.5 belongs to frozen layers (--freeze-epochs"),
+        (
+            ["--method", "lgp", "--layer-decay", "0.5"],
+            "--layer-decay 0.5 belongs to methods that do not set the rates of layers themselves: "
+            "this run has --thirds",
+        ),
+    ],
+    ids=str,
+)
+def test_starts_and_layers_that_do_not_go_together(published, capsys, args, message):
+    args = [word.replace("START", str(published)) for word in args]
+    told = refused(capsys, "pretrain", "--data", "cifar10", *args)
+    assert message.replace("START", str(published)) in told
+
+
+def test_a_method_with_rates_of_its_own_keeps_them(mae):
+    optimizer = parse(["--method", "lgp", "--init", str(mae)]).settings.optimizer
+    assert (optimizer.layer_decay, optimizer.freeze_epochs) == (None, None)
+
+
+def test_the_recipe_is_said(published):
+    args = ["--data", "cifar10", "--init", str(published), "--lr", "0.1"]
+    (note,) = start_notes(args, parse(args).settings)
+    assert note.startswith("the recipe of continued pre-training: --optimizer adamw --lr 0.1 ")
+    assert start_notes(["--data", "cifar10"], parse(["--data", "cifar10"]).settings) == []

@@ -80,6 +80,9 @@ CHOICES = {
     "local_crops": 0,  # no method here takes them
     "accumulate": 4,
     "init": "runs/mae",
+    "layer_decay": 0.8,
+    "freeze_epochs": 1.5,
+    "freeze_depth": 0.5,
 }
 
 

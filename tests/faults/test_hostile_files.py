@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import tomli_w
 import torch
 from PIL import Image
@@ -477,3 +478,19 @@ def test_pictures_of_a_report(detector_run, capsys, record):
     assert "000000.jpg" in page
     assert f"picture {first}" not in page
     record("pictures of a report that are none", len(UNREADABLE))
+
+
+@amounts
+def test_configurations_of_hub_folders(tmp_path, count, capsys, record):
+    folder = tmp_path / "runs/hub"
+    timm.models.save_for_hf(timm.create_model("test_vit"), folder, safe_serialization=True)
+    (tmp_path / "escape").write_text("thesis")
+    file = folder / "config.json"
+    texts = [dumped(v) for v in variants(json.loads(file.read_text()), count)]
+    texts += ["", "{", "[" * 100_000, "null", '{"backbone": "resnet10t"}', '{"architecture": "x"}']
+    for text in texts:
+        file.write_text(text, encoding="utf-8")
+        out = folder / "export"
+        check([["export", str(folder), "--out", str(out), *CPU]], folder, capsys)
+        shutil.rmtree(out, ignore_errors=True)
+    record("configurations of a folder of the hub with another value", len(texts))

@@ -17,7 +17,7 @@ from amcl.errors import RunError
 from amcl.methods import METHODS, LGPSettings, MAESettings, Method
 from amcl.temperature import AdaptiveSettings
 from amcl.training import pretrain
-from amcl.training.start import first_stage, init_of
+from amcl.training.start import first_stage, first_weights
 from stages import assert_anchored, assert_equal, stopped, weights
 from tiny_runs import assert_same_run, tiny_vit
 
@@ -41,9 +41,14 @@ def test_only_lgp_without_init_has_a_first_stage(method, tmp_path):
     given = replace(config, run=replace(config.run, init="runs/mae"))
     folder = RunFolder(tmp_path)
     assert first_stage(given) is None
-    assert str(init_of(given, folder)) == "runs/mae"
+    with pytest.raises(FileNotFoundError, match="'runs/mae'"):
+        first_weights(given, folder, 224)
     assert (first_stage(config) is None) == (method != "lgp")
-    assert init_of(config, folder) == (folder.first_stage.backbone if method == "lgp" else None)
+    if method == "lgp":
+        with pytest.raises(FileNotFoundError, match=r"mae/backbone\.safetensors'"):
+            first_weights(config, folder, 224)
+    else:
+        assert first_weights(config, folder, 224) is None
 
 
 def test_the_first_stage_is_mae_as_published():

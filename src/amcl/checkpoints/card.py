@@ -8,6 +8,7 @@ from typing import Any
 
 from amcl.checkpoints.evaluations import Result, describe, format_metric, read_results
 from amcl.checkpoints.loaded_model import LoadedModel
+from amcl.checkpoints.published import is_published
 from amcl.config import Config
 from amcl.metrics.features import fingerprint
 
@@ -137,7 +138,8 @@ def _start(config: Config) -> list[tuple[str, Any]]:
         name = first.method.label
         return [("starts from", f"{name}, {first.run.epochs} epochs, {masked}")]
     if config.run.init is not None:
-        return [("starts from", _cell(_last_part(config.run.init)))]
+        init = config.run.init
+        return [("starts from", _cell(init if is_published(init) else _last_part(init)))]
     return []
 
 

@@ -1,9 +1,9 @@
-"""Backbones by what a user names: a run, a checkpoint, a file, a timm model."""
+"""Backbones by what a user names: a run, a checkpoint, a file, a timm model, published weights."""
 
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from amcl.backbones import (
     own_randomness,
     unknown_model,
 )
+from amcl.checkpoints.adapt import Table, adapted
 from amcl.checkpoints.files import read_safely
 from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.method import (
@@ -24,10 +25,24 @@ from amcl.checkpoints.method import (
     from_tensors,
     no_backbone,
 )
+from amcl.checkpoints.published import (
+    CONFIG,
+    FORMS,
+    SOURCES,
+    WEIGHTS,
+    Published,
+    Repository,
+    image_size_of,
+    is_published,
+    network_of,
+    normalization_of,
+    of_repository,
+    of_timm,
+    of_torchvision,
+)
 from amcl.checkpoints.run_folder import RunFolder
-from amcl.checkpoints.weights import Table, load_weights, tables_of
+from amcl.checkpoints.weights import load_weights, tables_of
 from amcl.data.images import Rgb
-from amcl.errors import first_line
 from amcl.files import expand_home
 from amcl.seeds import seed_of
 from amcl.settings import non_negative, positive_number
@@ -51,6 +66,8 @@ class _Options:
     std: Rgb | None = None
     prefix: str | None = None
     pretrained: bool = False
+    adapt: bool = False
+    """Resample weights of others for other patches, positions or channels."""
 
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None):
@@ -67,12 +84,16 @@ class _Options:
             raise ValueError(f"{source} {reason}: leave out {', '.join(used)}.")
 
 
+class UndescribedError(ValueError):
+    """A file of weights does not say which network it holds, and nobody else does."""
+
+
 def load(source: str | os.PathLike[str]) -> Backbone:
     """Return the trained backbone of a run folder, a checkpoint or an exported file.
 
     Args:
-        source: The folder or file. A timm model by name has random weights, with a warning;
-            `open_model` takes more options, such as `pretrained=True`.
+        source: The folder or file, or published weights, such as `timm:resnet18`. A timm model by
+            its name alone has random weights, with a warning; `open_model` takes more options.
 
     Returns:
         A module that turns images (N, 3, S, S) into features (N, D). Its `normalization` is the
@@ -92,7 +113,7 @@ def load(source: str | os.PathLike[str]) -> Backbone:
     if model.untrained:
         warnings.warn(
             f"{model.name!r} is a timm model and no trained file: its weights are random. "
-            f"amcl.checkpoints.open_model({model.name!r}, pretrained=True) fetches timm's.",
+            f"amcl.load({f'timm:{model.name}'!r}) fetches timm's.",
             stacklevel=2,
         )
     return model.backbone
@@ -120,12 +141,15 @@ def open_model(
     - Weights of other tools (.safetensors, .pt, .pth, .bin, .ckpt, .tar): `backbone` names the
       timm model, with `width`, `stem`, `patch` and `pool` as in pre-training. The weights are found
       in the file, whatever stands before their keys; `prefix` chooses where there are several.
+    - Published weights: `timm:NAME` for timm's, `hf:OWNER/NAME` for those of the Hugging Face hub
+      in timm's layout (as `hf-hub:`; `local-dir:FOLDER` for a folder of the same files),
+      `torchvision:NAME`. With `image_size` or `patch` they are adapted, and a note says so.
     - A timm model by name: random weights that follow from `seed`, or timm's with `pretrained`.
 
     Files are read without running code in them.
 
     Args:
-        source: A folder, a file, or a timm model.
+        source: A folder, a file, published weights, or a timm model.
         backbone: Name of the timm model whose weights a file holds.
         width: Factor of all widths of the network.
         stem: Stem of the network, as in `BackboneSettings`.
@@ -135,7 +159,7 @@ def open_model(
         mean: Means of the channels that images are normalized with; None for ImageNet's.
         std: Standard deviations of the channels; None for ImageNet's.
         prefix: Prefix of the keys of the weights, where a file holds the network several times.
-        pretrained: Whether to download the weights that timm has for the model.
+        pretrained: Take the weights that timm has for the model, as `timm:` does.
         seed: Seed of random weights.
 
     Returns:
@@ -148,8 +172,6 @@ def open_model(
         >>> model.notes
         ('untrained: random weights (seed 0)', 'images are normalized as ImageNet')
     """
-    import timm
-
     options = _Options(
         backbone=backbone,
         width=width,
@@ -162,19 +184,117 @@ def open_model(
         prefix=prefix,
         pretrained=pretrained,
     )
+    return _open(str(source), options, seed)
+
+
+def open_start(
+    source: str | Path, settings: BackboneSettings | None = None, image_size: int | None = None
+) -> LoadedModel:
+    """Return the backbone that a run is to start from, which `source` names as in `open_model`.
+
+    Args:
+        source: A folder, a file, or published weights.
+        settings: The network, for files that do not say which one they hold; their weights are
+            adapted to it. Others are as they say.
+        image_size: Pixels a side of the images, for the same files.
+
+    Returns:
+        The backbone.
+    """
     name = str(source)
-    path = expand_home(source)
+    try:
+        model = _open(name, _Options(), 0)
+    except UndescribedError:
+        if settings is None:
+            raise
+        told = settings.metadata() | {"image_size": image_size}
+        return _open(name, _Options(**told, adapt=True), 0)
+    if model.untrained:
+        raise ValueError(
+            f"{name!r} is a timm model without weights: timm:{name} takes those of timm. A run "
+            f"starts from a run folder, a checkpoint, a file of weights, {FORMS}."
+        )
+    return model
+
+
+def _open(name: str, options: _Options, seed: int) -> LoadedModel:
+    """Return the model that a name and its options describe."""
+    import timm
+
+    path = expand_home(name)
     # Files and folders come before timm's names: a run is never taken for an untrained network.
     if name and path.is_dir():
+        if (path / CONFIG).is_file() and not RunFolder(path).config.is_file():
+            return _of_repository(name, Repository(name, path), options)
         options.refuse(name, "says itself what it holds")
         return _of_folder(name, RunFolder(path))
     if path.is_file():
         return _of_file(name, path, options)
+    if is_published(name):
+        return _of_hub(name, options)
     if timm.is_model(name):
         return _of_timm(name, options, seed)
     if len(Path(name).parts) != 1 or path.suffix in ENDINGS or not name:
         raise FileNotFoundError(f"there is no file or folder {name!r}.")
+    if ":" in name:
+        raise ValueError(
+            f"there is no file or folder {name!r}, and {name.partition(':')[0]!r} is none of "
+            f"{', '.join(SOURCES)}: published weights are {FORMS}."
+        )
     raise ValueError(f"there is no file or folder {name!r}, and {unknown_model(name)}")
+
+
+def _of_hub(name: str, options: _Options) -> LoadedModel:
+    """Return a model by the name of published weights."""
+    _refuse_other_networks(name, options)
+    kind, _, inner = name.partition(":")
+    if kind == "timm":
+        return _of_published(of_timm(inner, name), options)
+    if kind == "torchvision":
+        return _of_published(of_torchvision(inner, name), options)
+    return _of_repository(name, Repository.of(name), options)
+
+
+def _of_repository(name: str, repository: Repository, options: _Options) -> LoadedModel:
+    """Return the model of a repository of the hub, in timm's layout or in that of `HubBackbone`."""
+    config = repository.config()
+    if "backbone" in config:
+        return replace(_of_file(name, repository.file(WEIGHTS[0]), options), name=name)
+    _refuse_other_networks(name, options)
+    return _of_published(of_repository(repository, config), options)
+
+
+def _refuse_other_networks(name: str, options: _Options) -> None:
+    options.refuse(name, "says itself which network it is of", "backbone", "prefix")
+    options.refuse(name, "is the network as published", "width", "stem")
+
+
+def _of_published(published: Published, options: _Options) -> LoadedModel:
+    """Return published weights, adapted to other images or patches where these are asked for."""
+    name = published.name
+    network, left_out = network_of(published)
+    patch = published.arguments.get("patch_size")
+    settings = BackboneSettings(
+        name=published.architecture,
+        stem="standard",
+        patch=options.patch or patch,
+        pool=options.pool,
+    )
+    with own_randomness():
+        backbone = Backbone(settings, options.image_size or image_size_of(published))
+    tensors, changes = adapted(network.state_dict(), backbone.network, name)
+    backbone.load(tensors, name)
+    mean, std = normalization_of(published)
+    notes = [f"weights: {published.tag}", *left_out, *changes]
+    if options.mean is None:
+        notes.append("images are normalized as they were for these weights")
+    return LoadedModel(
+        name=name,
+        backbone=backbone,
+        mean=options.mean or mean,
+        std=options.std or std,
+        notes=tuple(notes),
+    )
 
 
 def _of_folder(name: str, run: RunFolder) -> LoadedModel:
@@ -251,12 +371,12 @@ def _of_others(name: str, path: Path, tables: dict[str, Table], options: _Option
     """Return a backbone with weights that other tools wrote."""
     options.refuse(name, "is a file with weights", "pretrained")
     if options.backbone is None:
-        raise ValueError(
+        raise UndescribedError(
             f"{path} does not say which network it holds: name the timm model, as "
             "backbone='resnet18' (--backbone resnet18)."
         )
     backbone, notes = _random_backbone(options.backbone, options, 0)
-    notes = load_weights(backbone, tables, path, options.prefix) + notes
+    notes = load_weights(backbone, tables, path, options.prefix, options.adapt) + notes
     if options.mean is None:
         notes.append("images are normalized as ImageNet")
     return LoadedModel(
@@ -271,26 +391,19 @@ def _of_others(name: str, path: Path, tables: dict[str, Table], options: _Option
 def _of_timm(name: str, options: _Options, seed: int) -> LoadedModel:
     """Return a network by its name alone."""
     options.refuse(name, "is a timm model, and neither file nor folder", "backbone", "prefix")
-    backbone, notes = _random_backbone(name, options, seed)
-    mean = IMAGENET_MEAN
-    std = IMAGENET_STD
-    origin = "ImageNet"
     if options.pretrained:
-        config = _load_pretrained(backbone)
-        mean = config.mean
-        std = config.std
-        origin = "timm did"
-        notes.insert(0, f"weights by timm: {config.tag or 'its default'}")
-    else:
-        notes.insert(0, f"untrained: random weights (seed {seed})")
+        _refuse_other_networks(name, options)
+        return _of_published(of_timm(name, name), options)
+    backbone, notes = _random_backbone(name, options, seed)
+    notes.insert(0, f"untrained: random weights (seed {seed})")
     if options.mean is None:
-        notes.append(f"images are normalized as {origin}")
+        notes.append("images are normalized as ImageNet")
     return LoadedModel(
         name=name,
         backbone=backbone,
-        mean=options.mean or mean,
-        std=options.std or std,
-        untrained=not options.pretrained,
+        mean=options.mean or IMAGENET_MEAN,
+        std=options.std or IMAGENET_STD,
+        untrained=True,
         notes=tuple(notes),
     )
 
@@ -314,31 +427,6 @@ def _random_backbone(name: str, options: _Options, seed: int) -> tuple[Backbone,
         notes.append(f"{name} is made for images of {size} pixels")
     with own_randomness(seed_of(seed, "weights")):
         return Backbone(settings, size), notes
-
-
-def _load_pretrained(backbone: Backbone) -> Any:
-    """Load timm's weights into the backbone; return timm's configuration of them."""
-    import timm
-
-    name = backbone.settings.name
-    config: Any = timm.get_pretrained_cfg(name)
-    if not config.has_weights:
-        raise ValueError(f"timm has no pretrained weights of {name}.")
-    if not backbone.as_published:
-        raise ValueError(
-            f"timm's pretrained weights are for {name} as published: leave out width, stem and "
-            f"image_size, or use width=1, stem='standard', image_size={config.input_size[-1]}."
-        )
-    try:
-        with own_randomness():
-            network = timm.create_model(name, pretrained=True, num_classes=0)
-    except Exception as error:  # each layer below timm has its own errors for the same trouble
-        raise ConnectionError(
-            f"could not get timm's weights of {name}: {first_line(error)} If this machine is not "
-            "online, fetch the file elsewhere and name it, with backbone to say what it holds."
-        ) from error
-    backbone.load(network.state_dict(), f"timm's {name}")
-    return config
 
 
 def _rgb(name: str, values: Sequence[float] | None) -> Rgb | None:

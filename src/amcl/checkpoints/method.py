@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from amcl.backbones import Backbone, backbone_of, own_randomness
+from amcl.checkpoints.adapt import Table
 from amcl.checkpoints.files import check_format, read_safely
 from amcl.checkpoints.run_folder import RunFolder
-from amcl.checkpoints.weights import Table
 from amcl.config import Config
 from amcl.errors import RunError
 from amcl.files import expand_home

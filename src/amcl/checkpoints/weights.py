@@ -1,16 +1,14 @@
 """Weights that other tools wrote: the search for those of a network in a file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 
 from amcl.backbones import Backbone, some
-
-Table = dict[str, torch.Tensor]
-"""Tensors by name, such as a state dict."""
+from amcl.checkpoints.adapt import Table, adapted
 
 _COUNTER = "num_batches_tracked"  # old files lack it, and no network computes with it
 
@@ -93,7 +91,11 @@ class Candidate:
 
 
 def load_weights(
-    backbone: Backbone, tables: dict[str, Table], file: object, prefix: str | None = None
+    backbone: Backbone,
+    tables: dict[str, Table],
+    file: object,
+    prefix: str | None = None,
+    adapt: bool = False,
 ) -> list[str]:
     """Find the weights of a backbone in a file and load all of them.
 
@@ -104,6 +106,7 @@ def load_weights(
         tables: Tensors of the file by location, as `tables_of` returns them.
         file: Name of the file for messages.
         prefix: Prefix to take, where several would do.
+        adapt: Resample weights for other patches, positions or channels to those of the backbone.
 
     Returns:
         Notes on what was found, and on what was left out.
@@ -122,6 +125,9 @@ def load_weights(
                 f"{file} holds nothing of {name} under the prefix {prefix!r}: leave it out, and "
                 "the prefix is found or the choice is listed."
             )
+    changes: dict[str, list[str]] = {}
+    if adapt:
+        candidates = [_adapted(c, backbone, file, changes) for c in candidates]
     fitting = [c for c in candidates if c.fits]
     if not fitting:
         raise ValueError(_no_fit(max(candidates, key=_closeness), file, name))
@@ -131,7 +137,19 @@ def load_weights(
     chosen = fitting[0]
     _check_same_model(chosen, backbone, file)
     backbone.load({key: chosen.matches.get(key, value) for key, value in network.items()}, file)
-    return _notes(chosen)
+    return _notes(chosen) + changes.get(chosen.name, [])
+
+
+def _adapted(
+    candidate: Candidate, backbone: Backbone, file: object, changes: dict[str, list[str]]
+) -> Candidate:
+    """Return a candidate with the weights of the input adapted; `changes` gets notes on them."""
+    if candidate.missing or candidate.fits:
+        return candidate
+    matches, notes = adapted(candidate.matches, backbone.network, file)
+    changes[candidate.name] = notes
+    table = candidate.table | {candidate.prefix + key: value for key, value in matches.items()}
+    return replace(candidate, table=table)
 
 
 def _candidates(tables: dict[str, Table], network: Table) -> list[Candidate]:

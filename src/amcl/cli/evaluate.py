@@ -32,7 +32,7 @@ amcl evaluate runs/first/checkpoints/last.pt --protocols knn --knn.k 20
 
 amcl evaluate weights.pth --backbone resnet50 --data FOLDER
 
-amcl evaluate resnet18 --pretrained --data FOLDER
+amcl evaluate timm:resnet18 --data FOLDER
 
 A run is judged on the data it was trained on unless --data names others. The table comes on screen;
 each result is kept as JSON in RUN/evaluation, features in RUN/features. What a protocol chooses is

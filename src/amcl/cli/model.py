@@ -16,7 +16,8 @@ Model = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(
         metavar="MODEL",
-        help="A run folder, a checkpoint of it, a file of weights, or a timm model by name.",
+        help="A run folder, a checkpoint of it, a file of weights, published weights "
+        "(timm:NAME, hf:OWNER/NAME, torchvision:NAME), or a timm model by name.",
     ),
 ]
 
@@ -42,7 +43,7 @@ class NetworkOptions:
     prefix: str | None = None
     """What stands before the names of its weights in the file; none: it is found."""
     pretrained: bool = False
-    """Fetch timm's own weights."""
+    """Take timm's weights of a timm model, as timm:NAME does."""
 
     def open(self, source: str, seed: int = 0) -> LoadedModel:
         """Load a model, and log what was chosen on behalf of the user.

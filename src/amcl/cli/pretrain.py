@@ -20,6 +20,7 @@ from amcl.cli.start import (
     read_training_options,
     refuse_unused,
     require_images,
+    start_notes,
 )
 from amcl.config import Config
 from amcl.config.fields import differing
@@ -42,6 +43,8 @@ amcl pretrain --recipe cifar10-simclr-amcl --epochs 200
 
 amcl pretrain --method lgp --init runs/mae
 
+amcl pretrain --data FOLDER --init timm:vit_small_patch14_dinov2
+
 amcl pretrain --resume runs/first
 
 amcl pretrain --resume runs/first --epochs 400
@@ -50,7 +53,9 @@ A method is trained with three heads and adaptive temperatures (AMCL); with --pl
 with one head and a constant temperature. Where no recipe or file is named, settings start from the
 recipe of the data set and method, and the defaults below are those:
 `amcl pretrain --data FOLDER --help` shows the defaults for a folder, `--method METHOD --help` the
-options of a method. With --init, network and images are by default those of that run."""
+options of a method. With --init, training continues from trained weights: a run, a checkpoint, a
+file, timm:NAME, hf:OWNER/NAME or torchvision:NAME. Network and images are by default those of that
+run or model, and settings those of the recipe of continued pre-training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +88,8 @@ def main(args: list[str]) -> None:
         logger.warning(caution)
     out = options.out or free_folder(options.settings)
     if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
-        for line in (f"run folder: {out}", *length_notes(args)):
+        notes = [*start_notes(args, options.settings), *length_notes(args)]
+        for line in (f"run folder: {out}", *notes):
             print_line(line)
     pretrain(options.settings, out)
 

@@ -9,14 +9,15 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from amcl import recipes
-from amcl.backbones import load_backbone
+from amcl.backbones import BackboneSettings
+from amcl.checkpoints.load import open_start
+from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.cli.options import no_such_choice, read_options
 from amcl.config import PLACEHOLDER, Config
 from amcl.config.fields import differing, with_values
 from amcl.config.options import values_of
 from amcl.config.rules import check_used
-from amcl.files import expand_home
 from amcl.methods import METHODS
 from amcl.temperature import TEMPERATURES
 from amcl.temperature.settings import schemes_with
@@ -27,9 +28,11 @@ Number = TypeVar("Number", int, float)
 S = TypeVar("S", bound="Start")
 Settings = Annotated[Config, tyro.conf.OmitArgPrefixes, tyro.conf.AvoidSubcommands]
 
+_USUAL_SIZE = 224  # pixels: published weights for larger images are adapted to these
+
 _PEEKED = (
     "recipe config resume data init out storage study method temperature "
-    "epochs mae-epochs warmup-epochs batch-size queue"
+    "epochs mae-epochs warmup-epochs batch-size queue backbone width stem patch image-size"
 )
 
 
@@ -161,7 +164,7 @@ def _source_config(start: argparse.Namespace) -> Config:
     if start.recipe:
         return recipes.recipe(start.recipe)
     if start.init:
-        config = _with_backbone_of(expand_home(start.init), start.data, start.method or "simclr")
+        config = _continued(start)
     else:
         config = recipes.default(start.data or "builtin", start.method or "simclr")
     return recipes.with_amcl(config) if config.method.has_heads else config
@@ -267,18 +270,76 @@ def _written_by_hand(file: str, config: Config) -> list[str]:
     return names
 
 
-def _with_backbone_of(init: Path, data: str | None, method: str) -> Config:
-    """Return the settings of a run that starts with the network, and the images, of another."""
-    backbone = load_backbone(init)
-    run = RunFolder(init if init.is_dir() else init.parent)
-    before = run.read_config() if run.config.is_file() else None
-    if data is None and before is not None:
-        base = replace(recipes.default(before.data.source, method), data=before.data)
+def _continued(start: argparse.Namespace) -> Config:
+    """Return the settings of a run with the network of trained weights, and the images of a run."""
+    model = open_start(start.init, _typed_network(start), _number(start.image_size, int))
+    backbone = model.backbone
+    name = backbone.settings.name
+    if start.backbone is not None and _architecture(start.backbone) != _architecture(name):
+        raise ValueError(
+            f"--backbone {start.backbone} does not go with --init {start.init}, which holds "
+            f"{name}: leave one out."
+        )
+    method = start.method or "simclr"
+    if start.data is None and model.config is not None:
+        before = model.config.data
+        base = replace(recipes.default(before.source, method), data=before)
     else:
-        base = recipes.default(data or "builtin", method)
-        base = replace(base, data=replace(base.data, image_size=backbone.image_size))
+        base = recipes.default(start.data or "builtin", method)
+        base = replace(base, data=replace(base.data, image_size=_image_size(model)))
+    size = _number(start.image_size, int) or base.data.image_size or backbone.image_size
+    settings = backbone.settings if size == backbone.image_size else backbone.fixed_settings()
     # The method decides how features are pooled; the weights are the same.
-    return replace(base, backbone=replace(backbone.settings, pool=base.backbone.pool))
+    base = replace(base, backbone=replace(settings, pool=base.backbone.pool))
+    return base if base.method.layer_rates else recipes.continued(base)
+
+
+def _typed_network(start: argparse.Namespace) -> BackboneSettings | None:
+    """Return the network that options describe, for files that do not say what they hold."""
+    if start.backbone is None:
+        return None
+    return BackboneSettings(
+        name=start.backbone,
+        width=_number(start.width, float) or 1.0,
+        stem=start.stem or "auto",
+        patch=_number(start.patch, int),
+    )
+
+
+def _architecture(name: str) -> str:
+    """Return the name of a timm model without the tag of its weights."""
+    return name.partition(".")[0]
+
+
+def _image_size(model: LoadedModel) -> int:
+    """Return the size of images to train on: that of a run, and not all of large published ones."""
+    size = model.backbone.image_size
+    if model.step is not None or size <= _USUAL_SIZE:
+        return size
+    patch = model.backbone.patch
+    return max(_USUAL_SIZE // patch, 1) * patch
+
+
+def start_notes(args: Sequence[str], config: Config) -> list[str]:
+    """Return notes on the recipe of a new run that starts from trained weights.
+
+    Args:
+        args: Words of the command line.
+        config: Settings of the run.
+
+    Returns:
+        A sentence or two; none where a recipe or a file was named, or the method has its own rates.
+    """
+    start = peek(args)
+    named = start.resume or start.config or start.recipe
+    if start.init is None or named or config.method.layer_rates:
+        return []
+    optimizer = config.optimizer
+    return [
+        f"the recipe of continued pre-training: --optimizer {optimizer.name} --lr {optimizer.lr:g} "
+        f"--layer-decay {optimizer.layer_decay or 1:g} --freeze-epochs "
+        f"{optimizer.freeze_epochs or 0:g}"
+    ]
 
 
 def peek(args: Sequence[str]) -> argparse.Namespace:

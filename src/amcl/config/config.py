@@ -48,6 +48,12 @@ class Config:
                 f"beside their views, and {self.method.name} does not: leave it out."
             )
         self.method.check_batch(self.run.batch_size, self.run.accumulate)
+        frozen = self.optimizer.freeze_epochs or 0.0
+        if frozen >= self.run.epochs and self.optimizer.freeze_depth in (None, 1):
+            raise ValueError(
+                f"freeze_epochs={frozen:g} leaves none of epochs={self.run.epochs} for training "
+                "the backbone: choose fewer, or freeze a part of it alone (--freeze-depth 0.5)."
+            )
 
     @property
     def negatives(self) -> int:

@@ -110,8 +110,9 @@ class RunSettings:
     """Number of parts that a batch is cut into, one after the other, to save memory. Negatives are
     those of a part."""
     init: str | None = None
-    """Start from the backbone of this run, a folder or its backbone.safetensors; none: from random
-    weights (LGP: from a run of MAE of its own)."""
+    """Start from trained weights: a run folder, a checkpoint, a file of weights (with --backbone),
+    timm:NAME, hf:OWNER/NAME or torchvision:NAME; none: from random weights (LGP: from a run of MAE
+    of its own)."""
     seed: int = 0
     """Weights, order, views: everything random follows from it."""
     probe_every: int = field(default=10, metadata=MEASURING)
@@ -206,6 +207,18 @@ class OptimizerSettings:
             used=lambda values: values["schedule"] == "cosine",
             belongs="the cosine schedule (--schedule cosine)",
         ),
+        Rule(
+            fields=("freeze_epochs",),
+            depends=("init",),
+            used=lambda values: values["init"] is not None,
+            belongs="runs that start from trained weights (--init)",
+        ),
+        Rule(
+            fields=("freeze_depth",),
+            depends=("freeze_epochs",),
+            used=lambda values: bool(values["freeze_epochs"]),
+            belongs="frozen layers (--freeze-epochs 1)",
+        ),
     )
 
     name: Annotated[Literal["sgd", "lars", "adamw"], tyro.conf.arg(name="optimizer")] = "sgd"
@@ -234,6 +247,13 @@ class OptimizerSettings:
     """After the warm-up."""
     final_lr: float = 0.0
     """Where the cosine ends, as a share of lr."""
+    layer_decay: float | None = None
+    """Each layer of the backbone learns at this times the rate of the one behind it; none: all at
+    the same."""
+    freeze_epochs: float | None = None
+    """The backbone is frozen in these first epochs, while heads learn (with --init); none: not."""
+    freeze_depth: float | None = None
+    """Share of the backbone's layers, from the input on, that are frozen; none: all."""
     clip: float = 0.0
     """Clip the gradient to this norm; 0: not at all."""
 
@@ -245,6 +265,12 @@ class OptimizerSettings:
             raise ValueError(f"lr must be at most {_MAX_LR:g}, got {self.lr:g}: 0.06 is usual.")
         positive_number("lars_trust", self.lars_trust)
         non_negative("sgd_momentum", self.sgd_momentum, "0.9 is usual")
+        for name in ("layer_decay", "freeze_depth"):
+            value = getattr(self, name)
+            if value is not None and positive_number(name, value) > 1:
+                raise ValueError(f"{name} must lie in (0, 1], got {value:g}: leave it out for 1.")
+        if self.freeze_epochs is not None:
+            non_negative("freeze_epochs", self.freeze_epochs, "0 freezes nothing")
         for name in ("weight_decay", "warmup_epochs", "final_lr", "clip", "bias_lr_scale"):
             non_negative(name, getattr(self, name), "0 switches it off")
         if self.final_weight_decay is not None:

@@ -44,6 +44,8 @@ class MethodSettings:
     """True for a method that takes smaller crops behind its views of full size."""
     fitted: ClassVar[tuple[str, ...]] = ()
     """Settings that are lowered where a data set has few images."""
+    layer_rates: ClassVar[bool] = False
+    """True for a method that sets the learning rates of the backbone's layers itself."""
     lr_option: ClassVar[str] = "--lr"
     """The option that sets the learning rate."""
     rules: ClassVar[tuple[Rule, ...]] = ()

@@ -30,6 +30,7 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
 
     name: ClassVar[str] = "lgp"
     title: ClassVar[str] = "LGP"
+    layer_rates: ClassVar[bool] = True
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -37,6 +38,12 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
             depends=("init",),
             used=lambda values: values["init"] is None,
             belongs="LGP's first stage (leave out --init, which takes it from another run)",
+        ),
+        Rule(
+            fields=("layer_decay",),
+            depends=("thirds",),
+            used=lambda values: False,
+            belongs="methods that do not set the rates of layers themselves",
         ),
     )
 
@@ -89,6 +96,9 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
                 lr=self.mae_lr,
                 adam_betas=(0.9, 0.95),
                 weight_decay=0.05,
+                layer_decay=None,
+                freeze_epochs=None,
+                freeze_depth=None,
             ),
             run=replace(whole.run, epochs=self.mae_epochs),
         )

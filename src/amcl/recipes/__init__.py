@@ -12,11 +12,13 @@ from dataclasses import replace
 from functools import cache
 
 from amcl.config import Config
+from amcl.recipes.continuation import continued
 from amcl.recipes.registry import published, recipes_by_name, register_recipes, register_variant
 from amcl.recipes.sets import SETS
 
 __all__ = [
     "as_published",
+    "continued",
     "default",
     "names",
     "published",

@@ -60,7 +60,8 @@ def at_length(config: Config, epochs: int | None, first_stage_epochs: int | None
     """Return the configuration for a run of another length.
 
     A first stage keeps its proportion to the second unless `first_stage_epochs` is given. The
-    warm-up becomes at most a tenth of each stage, or the share of it that it was before.
+    warm-up becomes at most a tenth of each stage, or the share of it that it was before, and so do
+    the epochs in which the backbone is frozen.
     """
     method = config.method
     warmup = config.optimizer.warmup_epochs
@@ -74,9 +75,12 @@ def at_length(config: Config, epochs: int | None, first_stage_epochs: int | None
     for before, now in lengths:
         share = max(_WARMUP, config.optimizer.warmup_epochs / before)
         warmup = min(warmup, round(share * now, 6))
+    frozen = config.optimizer.freeze_epochs
+    if frozen is not None:
+        frozen = min(frozen, round(max(_WARMUP, frozen / config.run.epochs) * epochs, 6))
     return replace(
         config,
         run=replace(config.run, epochs=epochs),
         method=method,
-        optimizer=replace(config.optimizer, warmup_epochs=warmup),
+        optimizer=replace(config.optimizer, warmup_epochs=warmup, freeze_epochs=frozen),
     )

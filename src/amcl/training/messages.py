@@ -1,6 +1,7 @@
 """Messages of a pre-training run, at its start and where it cannot start."""
 
 import logging
+import math
 
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
@@ -23,6 +24,8 @@ def tell_start(config: Config, method: Method, plan: Plan, done: int) -> None:
         f"{counted(plan.batch_size, 'image')}: {begin}"
     )
     logger.info(_rate(config, plan))
+    if text := _layers(config, plan):
+        logger.info(text)
     if plan.left_over:
         logger.info(
             f"each epoch leaves out {plan.left_over} of {plan.images} images, others each time"
@@ -68,6 +71,23 @@ def shorter_than_done(folder: RunFolder, done: int, plan: Plan, stored: Config) 
         f"{steps}, and {counted(plan.images, 'image')} make only {plan.total}: the images have "
         "changed since the run began. Put them back, or start a new run."
     )
+
+
+def _layers(config: Config, plan: Plan) -> str:
+    """Return which layers learn slowly, and which are frozen at first; "" where none are."""
+    optimizer = config.optimizer
+    texts = []
+    if optimizer.layer_decay not in (None, 1):
+        texts.append(
+            f"each layer of the backbone learns at {optimizer.layer_decay:g} times the rate of the "
+            "one behind it"
+        )
+    if optimizer.freeze_epochs:
+        share = optimizer.freeze_depth
+        part = "the backbone" if share in (None, 1) else f"the first {share:.0%} of its layers"
+        steps = min(math.ceil(optimizer.freeze_epochs * plan.per_epoch), plan.total)
+        texts.append(f"{part} is frozen for the first {counted(steps, 'step')}")
+    return "; ".join(texts)
 
 
 def _rate(config: Config, plan: Plan) -> str:

@@ -9,6 +9,7 @@ from torch import nn
 from amcl.config import OptimizerSettings
 from amcl.methods import Method
 from amcl.modules import ProjectionHeads, Prototypes
+from amcl.training.layers import lr_scales
 
 
 def make_optimizer(
@@ -73,7 +74,7 @@ def parameter_groups(method: Method, settings: OptimizerSettings) -> list[dict[s
     the layer it is. Numbers that are learned by themselves, such as a bias of the loss, never
     decay: 0 is not where they belong.
     """
-    scales = method.lr_scales()
+    scales = lr_scales(method, settings)
     constant = {id(p) for part in method.constant_lr_modules() for p in part.parameters()}
     of_heads = {
         id(p)

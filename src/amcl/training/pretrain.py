@@ -32,7 +32,13 @@ from amcl.training.pretraining_task import OnProbe, PretrainingTask
 from amcl.training.ranks import shared_errors
 from amcl.training.resume import check_unchanged, restore
 from amcl.training.saving import CheckpointPolicy
-from amcl.training.start import first_stage, init_of, method_to_train
+from amcl.training.start import (
+    FirstWeights,
+    first_stage,
+    first_weights,
+    method_to_train,
+    normalized_for,
+)
 from amcl.training.trackers import open_trackers, require_trackers
 from amcl.training.trainer import Trainer
 from amcl.training.watch import Watch
@@ -168,8 +174,9 @@ def _train(
     resumed = None if begin is not None else folder.load_checkpoint()
     if resumed is not None and fabric.is_global_zero and not accept_changes:
         check_unchanged(resumed.state, config, data.train, folder, resumed.path)
-    init = init_of(config, folder) if resumed is None else None
-    method = method_to_train(config, data.image_size, init)
+    weights = first_weights(config, folder, data.image_size) if resumed is None else None
+    data = normalized_for(data, weights, resumed if run.init is not None else None)
+    method = method_to_train(config, data.image_size, weights)
     plan.check_norms(method)
     watch = Watch(data, run.knn_k) if fabric.is_global_zero else None
     task = PretrainingTask(fabric, config, plan, data, method, watch, on_probe)
@@ -187,7 +194,8 @@ def _train(
         keep_last=run.keep_last,
         about=_about(data),
     )
-    _start(trainer, task, folder, begin, resumed)
+    _start(trainer, task, folder, begin, resumed, weights)
+    del weights
     if resumed is not None:
         saving.resume_from(resumed.path)
     first = fabric.is_global_zero
@@ -209,6 +217,7 @@ def _start(
     folder: RunFolder,
     begin: Callable[[], None] | None,
     resumed: Resumed | None,
+    weights: FirstWeights | None,
 ) -> None:
     """Open the run folder, and say what is about to be trained."""
     config, data, plan, step = task.config, task.data, task.plan, trainer.step
@@ -226,6 +235,8 @@ def _start(
             logger.debug("skipped %s: %s", path, reason)
         if begin is None:
             folder.log_source(resumed)
+        if weights is not None:
+            logger.info("; ".join((f"starts from {weights.name}", *weights.notes)))
         tell_start(config, task.method, plan, step)
         if stored.run.epochs != config.run.epochs:
             tell_new_length(config, plan, step, stored.run.epochs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from amcl.data import Batch, DataSet, stream
 from amcl.environment import amcl_version
 from amcl.methods import Method
 from amcl.seeds import generator, seed_of
+from amcl.training.layers import frozen_at_first
 from amcl.training.log import RunLog
 from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan
@@ -82,6 +83,7 @@ class PretrainingTask(Task):
         for group in self.views.groups[1:]:
             method.backbone.check_crops(group.size)
         method.set_num_images(len(data.train))
+        self._frozen = frozen_at_first(method.backbone, config.optimizer)
         self._unreadable = set[str]()
 
     def batches(self, step: int, on_wait: Callable[[], None]) -> Generator[Batch, None, None]:
@@ -100,6 +102,11 @@ class PretrainingTask(Task):
         if optimizer.final_weight_decay is None:
             return None
         return optimizer.decay(step / self.total)
+
+    def frozen(self, step: int) -> Sequence[nn.Parameter]:
+        """Return the layers of the backbone that do not learn in the first epochs."""
+        is_first = step < (self.config.optimizer.freeze_epochs or 0.0) * self.per_epoch
+        return self._frozen if is_first else ()
 
     def before_step(self, step: int) -> None:
         """Seed the step, and let the method follow its schedules."""

@@ -1,17 +1,23 @@
-"""The first weights of a run: random, another run's, or those of a first stage of its own."""
+"""The first weights of a run: random, trained ones, or those of a first stage of its own."""
 
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import torch
 
-from amcl.backbones import Backbone, load_backbone
-from amcl.checkpoints.run_folder import RunFolder
+from amcl.backbones import Backbone
+from amcl.checkpoints.adapt import adapted
+from amcl.checkpoints.load import open_start
+from amcl.checkpoints.run_folder import Resumed, RunFolder
 from amcl.config import Config
+from amcl.data import DataSet
+from amcl.data.images import Rgb
 from amcl.errors import RunError
-from amcl.files import expand_home
 from amcl.methods import Method, make_method
 from amcl.modules import is_vit
 from amcl.seeds import seed_of
+from amcl.text_files import require
 
 
 def first_stage(config: Config) -> Config | None:
@@ -27,35 +33,96 @@ def fresh_method(config: Config, image_size: int) -> Method:
     return method
 
 
-def init_of(config: Config, folder: RunFolder) -> Path | None:
-    """Return the backbone that a new run starts from; None for a random one."""
+@dataclass(frozen=True, kw_only=True)
+class FirstWeights:
+    """Trained weights of a backbone, for the network of a run."""
+
+    name: str
+    """Name of their origin, as the user typed it."""
+    network: str
+    """The network that they were trained in, in words."""
+    tensors: Mapping[str, torch.Tensor]
+    """The weights with timm's keys, adapted to the images and patches of the run."""
+    notes: tuple[str, ...]
+    """Sentences about their origin, and about what was adapted."""
+    mean: Rgb
+    """Means of the channels they were trained with."""
+    std: Rgb
+    """Standard deviations of the channels."""
+
+
+def first_weights(config: Config, folder: RunFolder, image_size: int) -> FirstWeights | None:
+    """Return the weights that a new run starts from; None for random ones.
+
+    Args:
+        config: Settings of the run.
+        folder: Its folder, which may hold a first stage.
+        image_size: Pixels a side of its views.
+    """
     if config.run.init is not None:
-        return expand_home(config.run.init)
-    return folder.first_stage.backbone if first_stage(config) is not None else None
+        model = open_start(config.run.init, config.backbone, image_size)
+    elif first_stage(config) is not None:
+        model = open_start(folder.first_stage.backbone)
+    else:
+        return None
+    with torch.device("meta"):  # made for its shapes
+        target = Backbone(config.backbone, image_size)
+    tensors, changes = adapted(model.backbone.network.state_dict(), target.network, model.name)
+    return FirstWeights(
+        name=model.name,
+        network=_network(model.backbone),
+        tensors=tensors,
+        notes=(*model.notes, *changes),
+        mean=model.mean,
+        std=model.std,
+    )
 
 
-def init_from(method: Method, init: Path) -> None:
-    """Give a method the backbone of another run."""
-    source = load_backbone(init)
+def init_from(method: Method, weights: FirstWeights) -> None:
+    """Give a method trained weights of its backbone."""
     try:
-        method.load_backbone(source.network.state_dict(), init)
+        method.load_backbone(weights.tensors, weights.name)
     except ValueError as error:
         raise RunError(
-            f"{init} holds {_network(source)}, and this run trains {_network(method.backbone)}: "
-            "use the same --backbone, --width, --stem, --patch and --image-size."
+            f"{weights.name} holds {weights.network}, and this run trains "
+            f"{_network(method.backbone)}: use the same --backbone, --width and --stem. {error}"
         ) from error
 
 
-def method_to_train(config: Config, image_size: int, init: Path | None) -> Method:
-    """Return the method, random or from another run's backbone, as the hardware wants it."""
+def method_to_train(config: Config, image_size: int, weights: FirstWeights | None) -> Method:
+    """Return the method, random or with trained weights, as the hardware wants it."""
     method = fresh_method(config, image_size)
-    if init is not None:
-        init_from(method, init)
+    if weights is not None:
+        init_from(method, weights)
     if config.hardware.sync_norm:
         method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)
     if config.hardware.channels_last:
         method = method.to(memory_format=torch.channels_last)
     return method
+
+
+class _Normalized(TypedDict):
+    """What a checkpoint says of the images of its run."""
+
+    mean: tuple[float, float, float]
+    std: tuple[float, float, float]
+
+
+def normalized_for(data: DataSet, weights: FirstWeights | None, resumed: Resumed | None) -> DataSet:
+    """Return images that are normalized as those were that the first weights were trained on.
+
+    Args:
+        data: The images.
+        weights: The weights that a new run starts from, if they are trained ones.
+        resumed: The checkpoint of a run that started from trained weights and is resumed.
+    """
+    if weights is not None:
+        return replace(data, mean=weights.mean, std=weights.std)
+    if resumed is None:
+        return data
+    trained = resumed.state.get("trained") or {}
+    require(trained, _Normalized, resumed.path)
+    return replace(data, mean=tuple(trained["mean"]), std=tuple(trained["std"]))
 
 
 def _network(backbone: Backbone) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -97,6 +97,13 @@ class Task(ABC):
         Returns:
             The loss, or None where nothing in the batch can be used.
         """
+
+    def frozen(self, step: int) -> Sequence[nn.Parameter]:
+        """Return the parameters that do not learn in a step.
+
+        Their gradients are computed and dropped, so that all processes agree on which there are.
+        """
+        return ()
 
     def before_step(self, step: int) -> None:  # noqa: B027 (a task need not define it)
         """Prepare a step; its batches are there."""

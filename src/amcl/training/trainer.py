@@ -61,6 +61,8 @@ class Trainer:
             step_loss += loss.detach() / len(parts)
             num_losses += 1
         if num_losses:
+            for parameter in task.frozen(self.step):
+                parameter.grad = None  # before clipping: its size is of no account
             if task.clip:
                 fabric.clip_gradients(
                     self.model, self.optimizer, max_norm=task.clip, error_if_nonfinite=False
