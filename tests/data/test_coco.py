@@ -468,7 +468,7 @@ def test_what_is_missing(tmp_path):
     with pytest.raises(ValueError, match=r"--test-images .*--test-annotations"):
         load_coco(tmp_path, test_images=tmp_path)
     write_json(tmp_path / "b.json", table())
-    with pytest.raises(FileNotFoundError, match=r"found a\.json, b\.json"):
+    with pytest.raises(FileNotFoundError, match=r"there is a\.json, b\.json"):
         load_coco(tmp_path)
     write_json(tmp_path / "val.json", table())
     with pytest.raises(FileNotFoundError, match=r"val\.json to evaluate on, and none to train on"):

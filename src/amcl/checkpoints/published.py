@@ -187,13 +187,13 @@ class Repository:
         """
         if self.folder is not None:
             paths = [self.folder / name for name in names if (self.folder / name).is_file()]
-            found = paths[0] if paths else None
+            path = paths[0] if paths else None
         else:
             _, _, repository = self.name.partition(":")
-            found = _from_hub(repository, names, self.name)
-        if found is None:
+            path = _from_hub(repository, names, self.name)
+        if path is None:
             raise ValueError(f"{self.name} has no {' or '.join(names)}.")
-        return found
+        return path
 
     def config(self) -> dict[str, Any]:
         """Return the content of its config.json."""
@@ -334,10 +334,10 @@ def _file_of_timm(config: Any, what: str) -> Path:
         return Path(config.file)
     if config.hf_hub_id:
         names = (config.hf_hub_filename,) if config.hf_hub_filename else WEIGHTS
-        found = _from_hub(config.hf_hub_id, names, what)
-        if found is None:
+        path = _from_hub(config.hf_hub_id, names, what)
+        if path is None:
             raise ValueError(f"{config.hf_hub_id} has no {' or '.join(names)}.")
-        return found
+        return path
     return _download(config.url, what)
 
 

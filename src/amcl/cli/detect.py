@@ -1,4 +1,4 @@
-"""`amcl detect`: a backbone, judged by the detector that is trained from it."""
+"""`amcl detect`: a detector, trained from a backbone and measured."""
 
 import logging
 import shlex
@@ -84,7 +84,7 @@ class Options:
     """Folder of results; none: the run folder, and detections/MODEL for other models."""
     seed: int = 0
     """Order, jitter and new weights follow from it."""
-    settings: Annotated[DetectionSettings, tyro.conf.OmitArgPrefixes] = field(
+    detection: Annotated[DetectionSettings, tyro.conf.OmitArgPrefixes] = field(
         default_factory=DetectionSettings
     )
     hardware: Annotated[Hardware, tyro.conf.OmitArgPrefixes] = field(default_factory=Hardware)
@@ -97,14 +97,14 @@ class Options:
 def main(args: list[str]) -> None:
     """Run the command."""
     options = read_options(Options, args, command="amcl detect", description=DESCRIPTION)
-    options.settings.check()
+    options.detection.check()
     hardware = options.hardware
     fabric = make_fabric(hardware.settings())
     fabric.launch()
     log_to_console(logging.INFO if fabric.is_global_zero else logging.WARNING)
     with shared_errors():
         model = options.weights.open(options.model, options.seed)
-        if model.untrained and not options.settings.scratch:
+        if model.untrained and not options.detection.scratch:
             raise ValueError(
                 f"{options.model} is a timm model with random weights: --scratch trains a detector "
                 "from them, --pretrained fetches timm's own."
@@ -120,7 +120,7 @@ def main(args: list[str]) -> None:
             Transform(image_size=size, mean=model.mean, std=model.std),
             name=model.name,
             notes=model.notes,
-            settings={"detect": options.settings},
+            settings={"detect": options.detection},
             device=fabric.device,
             workers=default_workers() if hardware.workers is None else hardware.workers,
             seed=options.seed,

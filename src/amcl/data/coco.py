@@ -30,7 +30,7 @@ class Objects:
 
     Args:
         boxes: Left, top, right and bottom in pixels, float32 (n, 4).
-        labels: Places among the classes of the set, int64 (n,).
+        labels: Indices of the classes of the set, int64 (n,).
         crowd: True for a region with many objects of a class, bool (n,).
         areas: Areas in pixels as the file has them, float32 (n,).
         masks: Run lengths of each mask; None if the set has boxes only.
@@ -129,8 +129,8 @@ class CocoSet:
         missing = np.isnan(areas)
         if missing.any():
             rles = self._rles(index)
-            known = boxes[:, 2] * boxes[:, 3] if rles is None else mask_areas(rles)
-            areas[missing] = known[missing]
+            measured = boxes[:, 2] * boxes[:, 3] if rles is None else mask_areas(rles)
+            areas[missing] = measured[missing]
         return boxes, areas
 
     def subset(self, indices: Sequence[int] | Tensor) -> "CocoSet":
@@ -145,9 +145,9 @@ class CocoSet:
         Args:
             classes: Name of each class by its id, with all classes of this set.
         """
-        place = {identity: index for index, identity in enumerate(classes)}
-        places = np.array([place[identity] for identity in self.class_ids], np.int64)
-        labels = places[self._annotations.labels]
+        index_of = {identity: index for index, identity in enumerate(classes)}
+        indices = np.array([index_of[identity] for identity in self.class_ids], np.int64)
+        labels = indices[self._annotations.labels]
         annotations = replace(self._annotations, classes=classes, labels=labels)
         images = CocoSet(self.name, self._folder, annotations, has_masks=self.has_masks)
         images._indices = self._indices
@@ -161,11 +161,11 @@ class CocoSet:
 
     def fingerprint(self) -> str:
         """Return a hash of the annotations, the names and sizes of the images, and their order."""
-        known = self._annotations
-        arrays = (known.ids, known.sizes, known.ends, known.boxes, known.labels, known.crowd)
-        parts = [values.tobytes() for values in (*arrays, known.areas, known.names, self._indices)]
+        file = self._annotations
+        arrays = (file.ids, file.sizes, file.ends, file.boxes, file.labels, file.crowd)
+        parts = [values.tobytes() for values in (*arrays, file.areas, file.names, self._indices)]
         masks = [] if self._masks is None else self._masks.parts()
-        return digest([repr(known.classes).encode(errors="replace"), *parts, *masks])
+        return digest([repr(file.classes).encode(errors="replace"), *parts, *masks])
 
     def _span(self, index: int) -> slice:
         image = self._indices[index]
@@ -317,11 +317,11 @@ def _checked(subset: int | None) -> int | None:
 
 def _with_same_classes(train: CocoSet, test: CocoSet) -> CocoSet:
     """Return the second set with the classes of the first, which may have more."""
-    known = dict(zip(train.class_ids, train.classes, strict=True))
+    names = dict(zip(train.class_ids, train.classes, strict=True))
     others = [
         f"{name} (id {identity})"
         for identity, name in zip(test.class_ids, test.classes, strict=True)
-        if known.get(identity) != name
+        if names.get(identity) != name
     ]
     if others:
         raise ValueError(
@@ -329,4 +329,4 @@ def _with_same_classes(train: CocoSet, test: CocoSet) -> CocoSet:
             "annotations to train on: "
             f"{', '.join(others[:5])}. Give both files the same ids and names."
         )
-    return test.with_classes(known)
+    return test.with_classes(names)

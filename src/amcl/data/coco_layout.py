@@ -69,10 +69,10 @@ def find_source(
             )
     else:
         candidates = [] if root is None else _files(role, root)
-        found = next((path for path in candidates if path.is_file()), None)
-        if found is None:
+        existing = [path for path in candidates if path.is_file()]
+        if not existing:
             return None
-        file = found
+        file = existing[0]
     return _source(role, file, root, images)
 
 
@@ -92,11 +92,11 @@ def find_only_source(root: Path, images: str | Path | None = None) -> Source:
     files = [path for folder in (root, root / "annotations") for path in folder.glob("*.json")]
     if len(files) == 1:
         return _source("train", files[0], root, images)
-    known = ", ".join(path.format(split="train") for path in FILES)
-    found = ", ".join(sorted(str(path.relative_to(root)) for path in files)[:_SHOWN])
+    expected = ", ".join(path.format(split="train") for path in FILES)
+    others = ", ".join(sorted(str(path.relative_to(root)) for path in files)[:_SHOWN])
     raise FileNotFoundError(
-        f"{root} has no annotations to train on: looked for {known}, with train2017 and train2014 "
-        f"for train, too{f'; found {found}' if found else ''}. Name the file with "
+        f"{root} has no annotations to train on: looked for {expected}, with train2017 and "
+        f"train2014 for train, too{f'; there is {others}' if others else ''}. Name the file with "
         "--train-annotations and the folder of its images with --train-images."
     )
 

@@ -23,12 +23,12 @@ _THRESHOLDS = {"": slice(None), "50": slice(0, 1), "75": slice(5, 6)}  # of 0.50
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """Objects that were found in one image.
+    """Objects that a detector sees in one image.
 
     Args:
         boxes: Left, top, right and bottom in pixels of the image as its file has it (n, 4).
         scores: Confidence (n,).
-        labels: Places among the classes of the set (n,).
+        labels: Indices of the classes of the set (n,).
         masks: Run lengths of each mask; None for boxes only.
     """
 
@@ -60,7 +60,7 @@ def average_precision(data: CocoSet, detections: Sequence[Detections]) -> Averag
     """Compare detections with the annotated objects of a set.
 
     Numbers are those of pycocotools, to rounding. Masks are compared as run lengths. They are
-    judged only if the set and the detections both have them.
+    compared only if the set and the detections both have them.
 
     Args:
         data: The set.
@@ -81,8 +81,8 @@ def average_precision(data: CocoSet, detections: Sequence[Detections]) -> Averag
         >>> from amcl.data.shapes import shapes
         >>> with TemporaryDirectory() as folder:
         ...     _, test = load_coco(shapes(Path(folder) / "shapes", train=2, test=4))
-        >>> found = [test.objects(index) for index in range(len(test))]
-        >>> perfect = [Detections(o.boxes, torch.ones(len(o.labels)), o.labels) for o in found]
+        >>> truth = [test.objects(index) for index in range(len(test))]
+        >>> perfect = [Detections(o.boxes, torch.ones(len(o.labels)), o.labels) for o in truth]
         >>> average_precision(test, perfect).metrics["box_AP"]
         1.0
     """
@@ -126,19 +126,19 @@ def to_coco_results(
     """
     _check(data, detections)
     results = []
-    for index, found in enumerate(detections):
+    for index, of_image in enumerate(detections):
         identity = data.image_id(index)
-        boxes = _left_top_width_height(found.boxes).tolist()
-        rows = zip(found.scores.tolist(), found.labels.tolist(), strict=True)
-        for place, (score, label) in enumerate(rows):
+        boxes = _left_top_width_height(of_image.boxes).tolist()
+        rows = zip(of_image.scores.tolist(), of_image.labels.tolist(), strict=True)
+        for number, (score, label) in enumerate(rows):
             row: dict[str, Any] = {"image_id": identity, "category_id": data.class_ids[label]}
             row["score"] = score
             if kind == "box":
-                row["bbox"] = boxes[place]
-            elif found.masks is None:
+                row["bbox"] = boxes[number]
+            elif of_image.masks is None:
                 raise ValueError("the detections have no masks: give kind='box'.")
             else:
-                mask = found.masks[place]
+                mask = of_image.masks[number]
                 counts = mask["counts"]
                 text = counts.decode() if isinstance(counts, bytes) else counts
                 row["segmentation"] = {"size": list(mask["size"]), "counts": text}
@@ -153,27 +153,27 @@ def _check(data: CocoSet, detections: Sequence[Detections]) -> None:
             f"there are {len(detections):,} detections for {len(data):,} images: give those of "
             "each image, in their order."
         )
-    for index, found in enumerate(detections):
-        count = len(found.scores)
-        masks = count if found.masks is None else len(found.masks)
-        if found.boxes.shape != (count, 4) or len(found.labels) != count or masks != count:
+    for index, of_image in enumerate(detections):
+        count = len(of_image.scores)
+        masks = count if of_image.masks is None else len(of_image.masks)
+        if of_image.boxes.shape != (count, 4) or len(of_image.labels) != count or masks != count:
             raise ValueError(
-                f"{data.path(index)} has {count} scores, boxes {tuple(found.boxes.shape)}, "
-                f"{len(found.labels)} labels and {masks} masks: give one of each for a detection."
+                f"{data.path(index)} has {count} scores, boxes {tuple(of_image.boxes.shape)}, "
+                f"{len(of_image.labels)} labels and {masks} masks: give each detection one of each."
             )
-        if not (found.boxes.isfinite().all() and found.scores.isfinite().all()):
+        if not (of_image.boxes.isfinite().all() and of_image.scores.isfinite().all()):
             raise ValueError(f"{data.path(index)}: a box or score is not finite.")
-        if count and not 0 <= int(found.labels.min()) <= int(found.labels.max()) < len(
+        if count and not 0 <= int(of_image.labels.min()) <= int(of_image.labels.max()) < len(
             data.classes
         ):
             raise ValueError(
-                f"{data.path(index)} has labels from {int(found.labels.min())} to "
-                f"{int(found.labels.max())}: those of the set are 0 to {len(data.classes) - 1}."
+                f"{data.path(index)} has labels from {int(of_image.labels.min())} to "
+                f"{int(of_image.labels.max())}: those of the set are 0 to {len(data.classes) - 1}."
             )
 
 
 def _have_masks(data: CocoSet, detections: Sequence[Detections]) -> bool:
-    return data.has_masks and all(found.masks is not None for found in detections)
+    return data.has_masks and all(of_image.masks is not None for of_image in detections)
 
 
 def _metrics(
@@ -194,8 +194,8 @@ def _metrics(
 
 def _mean(values: NDArray[np.float64]) -> float | None:
     """Return the mean over classes that have objects; None if none has."""
-    known = values[values > -1]
-    return float(known.mean()) if known.size else None
+    measured = values[values > -1]
+    return float(measured.mean()) if measured.size else None
 
 
 def _evaluate(
@@ -206,16 +206,16 @@ def _evaluate(
     They are −1 for a class without objects of an area.
     """
     evaluator = importlib.import_module("faster_coco_eval")
-    # Places instead of ids: of images in the order of their ids, which decides between detections
+    # Ranks instead of ids: of images in the order of their ids, which decides between detections
     # of one score, and from 1, as 0 would mean that there is no match.
     ids = [data.image_id(index) for index in range(len(data))]
-    place = {identity: number for number, identity in enumerate(sorted(ids), 1)}
-    if len(place) < len(ids):
+    rank_of = {identity: number for number, identity in enumerate(sorted(ids), 1)}
+    if len(rank_of) < len(ids):
         raise ValueError("an image is in the set twice: average precision counts it once.")
     images = []
     for index, identity in enumerate(ids):
         height, width = data.shape(index)
-        images.append({"id": place[identity], "height": height, "width": width})
+        images.append({"id": rank_of[identity], "height": height, "width": width})
     categories = [{"id": number} for number in range(1, len(data.classes) + 1)]
 
     def table(rows: Iterator[dict[str, Any]]) -> Any:
@@ -223,10 +223,10 @@ def _evaluate(
         dataset = {"images": images, "categories": categories, "annotations": annotations}
         return evaluator.COCO(dataset, print_function=_say_nothing)
 
-    truth = table(_truth(data, [place[i] for i in ids], kind))
-    found = table(_found(detections, [place[i] for i in ids], kind))
+    truth = table(_truth(data, [rank_of[i] for i in ids], kind))
+    detected = table(_detected(detections, [rank_of[i] for i in ids], kind))
     evaluation = evaluator.COCOeval_faster(
-        truth, found, "bbox" if kind == "box" else "segm", print_function=_say_nothing
+        truth, detected, "bbox" if kind == "box" else "segm", print_function=_say_nothing
     )
     evaluation.params.maxDets = [MOST]
     evaluation.evaluate()
@@ -237,8 +237,8 @@ def _evaluate(
     return precision, recall
 
 
-def _truth(data: CocoSet, places: Sequence[int], kind: Kind) -> Iterator[dict[str, Any]]:
-    for index, place in enumerate(places):
+def _truth(data: CocoSet, ranks: Sequence[int], kind: Kind) -> Iterator[dict[str, Any]]:
+    for index, rank in enumerate(ranks):
         objects = data.objects(index)
         boxes, areas = data.file_values(index)
         numbers = zip(
@@ -249,31 +249,31 @@ def _truth(data: CocoSet, places: Sequence[int], kind: Kind) -> Iterator[dict[st
             strict=True,
         )
         for number, (box, area, label, crowd) in enumerate(numbers):
-            row = {"image_id": place, "category_id": label + 1, "bbox": box, "area": area}
+            row = {"image_id": rank, "category_id": label + 1, "bbox": box, "area": area}
             row["iscrowd"] = int(crowd)
             if kind == "mask" and objects.masks is not None:
                 row["segmentation"] = objects.masks[number]
             yield row
 
 
-def _found(
-    detections: Sequence[Detections], places: Sequence[int], kind: Kind
+def _detected(
+    detections: Sequence[Detections], ranks: Sequence[int], kind: Kind
 ) -> Iterator[dict[str, Any]]:
-    for place, found in zip(places, detections, strict=True):
-        boxes = _left_top_width_height(found.boxes)
+    for rank, of_image in zip(ranks, detections, strict=True):
+        boxes = _left_top_width_height(of_image.boxes)
         areas = boxes[:, 2] * boxes[:, 3]
-        masks = found.masks if kind == "mask" else None
+        masks = of_image.masks if kind == "mask" else None
         if masks is not None:
             areas = mask_areas(masks)
         numbers = zip(
             boxes.tolist(),
             areas.tolist(),
-            found.labels.tolist(),
-            found.scores.tolist(),
+            of_image.labels.tolist(),
+            of_image.scores.tolist(),
             strict=True,
         )
         for number, (box, area, label, score) in enumerate(numbers):
-            row = {"image_id": place, "category_id": label + 1, "bbox": box, "area": area}
+            row = {"image_id": rank, "category_id": label + 1, "bbox": box, "area": area}
             row |= {"score": score, "iscrowd": 0}
             if masks is not None:
                 row["segmentation"] = masks[number]

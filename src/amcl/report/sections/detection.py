@@ -51,15 +51,15 @@ def _classes(result: Result) -> list[Block]:
     """Return the precision of each class, of many those at both ends."""
     boxes = result.details.get("box_classes", {})
     masks = result.details.get("mask_classes", {})
-    known = [name for name, value in boxes.items() if value is not None]
-    known.sort(key=lambda name: -boxes[name])
-    shown = known
+    classes = [name for name, value in boxes.items() if value is not None]
+    classes.sort(key=lambda name: -boxes[name])
+    shown = classes
     caption = "Average precision of each class, in %."
-    if len(known) > 2 * _MOST:
-        shown = known[:_MOST] + known[-_MOST:]
+    if len(classes) > 2 * _MOST:
+        shown = classes[:_MOST] + classes[-_MOST:]
         caption = (
             f"The {_MOST} classes of the highest and of the lowest average precision in %, of "
-            f"{len(known)} with objects."
+            f"{len(classes)} with objects."
         )
     header = ["class", "boxes", *(["masks"] if masks else [])]
     rows = []
