@@ -8,8 +8,8 @@
 
 Studies are in benchmarks/evidence/studies.toml. The same command resumes an interrupted sweep. The
 records of runs that have ended are in benchmarks/evidence/NAME.json, from which anyone can make the
-tables again. Records of the same command that are not in the folder of the sweep are kept, so that a
-study can be carried out in parts, on several machines.
+tables again. Records of the same command that are not in the folder of the sweep are kept, so that
+a study can be carried out in parts, on several machines.
 """
 
 import argparse

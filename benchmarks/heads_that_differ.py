@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from results_files import RESULTS, conditions, write_results
 
 from amcl.checkpoints import open_model
 from amcl.checkpoints.method import load_method
@@ -37,7 +38,6 @@ from amcl.results.formatting import format_spread
 from amcl.seeds import generator, seed_of
 from amcl.sweep.folder import SweepFolder
 from amcl.views import Views, ViewSettings
-from results_files import RESULTS, conditions, write_results
 
 SWEEPS = Path("sweeps")
 BANK = 10_000  # labeled training images, at most
@@ -124,7 +124,7 @@ def vectors(method: HeadMethod, images: Images, rows: torch.Tensor, views: Views
 def own_image(queries: torch.Tensor, gallery: torch.Tensor) -> float:
     """Return the share of queries whose most similar vector of the gallery is in their own row.
 
-    >>> own_image(torch.eye(2), torch.tensor([[1.0, 0.1], [1.0, 0.0]]))
+    >>> own_image(torch.eye(2), torch.tensor([[1.0, 0.0], [1.0, -0.1]]))
     0.5
     """
     nearest = (unit(queries) @ unit(gallery).T).argmax(1)

@@ -1,7 +1,6 @@
 """Time of a training step with each temperature, against a constant one, taken in turns.
 
-    python benchmarks/temperature_cost.py             # measure, and write results/temperature_cost.*
-    python benchmarks/temperature_cost.py --steps 5   # a short try
+    python benchmarks/temperature_cost.py  # measure, and write results/temperature_cost.{md,json}
 
 It is SimCLR on the small network of docs/results.md, on one thread, on a machine that does nothing
 else. All configurations are in memory at once (about 0.5 GB each), and each takes a step in turn.
@@ -9,14 +8,15 @@ else. All configurations are in memory at once (about 0.5 GB each), and each tak
 
 import argparse
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Any
+
+from evidence import slowdown
+from results_files import conditions, write_results
 
 from amcl import recipes
 from amcl.analysis.cost import measure_in_turns
 from amcl.config import Config
 from amcl.config.fields import value_from, with_values
-from results_files import conditions, write_results
 
 NETWORK = {
     "backbone": "resnet10t",
@@ -70,11 +70,8 @@ def ratios(seconds: Sequence[float], base: Sequence[float]) -> dict[str, float]:
     >>> ratios([1.1, 4.2, 1.5], [1.0, 4.0, 1.0])
     {'median': 1.1, 'low': 1.05, 'high': 1.5}
     """
-    of_turns = sorted(ours / theirs for ours, theirs in zip(seconds, base, strict=True))
-    # Of n turns about n/2 ± 0.98 √n lie below the true median: 1.96 deviations of a fair coin.
-    outside = max(0, int(len(of_turns) / 2 - 0.98 * len(of_turns) ** 0.5))
-    limits = {"low": of_turns[outside], "high": of_turns[-1 - outside]}
-    return {"median": median(of_turns)} | limits
+    limits = slowdown({"seconds": {"baseline": base, "+ AMCL": seconds}})
+    return dict(zip(("median", "low", "high"), limits, strict=True))
 
 
 def measure(steps: int) -> dict[str, Any]:

@@ -95,7 +95,9 @@ def kept(study, values, command=None):
     study.records_file.write_text(text, encoding="utf-8")
 
 
-def test_records_of_a_part_of_a_grid_join_those_of_the_same_command(evidence, monkeypatch, tmp_path):
+def test_records_of_a_part_of_a_grid_join_those_of_the_same_command(
+    evidence, monkeypatch, tmp_path
+):
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     study = evidence.Study(
         name="x", about="", options="--tau 0.1", protocol="", grid=["seed=0,1,2", "lr=0.1,0.2"]
