@@ -169,8 +169,9 @@ def joined(kept: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> lis
     >>> joined([{"values": {"seed": "0"}}, {"values": {"seed": "1"}}], [{"values": {"seed": "1"}}])
     [{'values': {'seed': '0'}}, {'values': {'seed': '1'}}]
     """
-    made_again = [run["values"] for run in new]
-    return [run for run in kept if run["values"] not in made_again] + list(new)
+    made_again = {json.dumps(run["values"]): run for run in new}
+    runs = [made_again.pop(json.dumps(run["values"]), run) for run in kept]
+    return [*runs, *made_again.values()]
 
 
 def training_facts(run: Path) -> dict[str, Any]:

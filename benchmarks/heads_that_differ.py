@@ -234,6 +234,11 @@ def section(name: str, sides: dict[str, dict[str, Any]]) -> str:
     )
 
 
+def page(results: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """Return the tables of all sets of images."""
+    return "\n".join(section(name, sides) for name, sides in results.items())
+
+
 def main() -> None:
     """Evaluate the runs and write the results; sets that are not measured are kept."""
     parser = argparse.ArgumentParser(
@@ -246,9 +251,8 @@ def main() -> None:
     for name in args.sets or SETS:
         if sides := measure(name):
             results[name] = sides
-    text = "\n".join(section(name, sides) for name, sides in results.items())
     note = f"{conditions()}. Repeat with `python benchmarks/heads_that_differ.py`.\n"
-    write_results("heads_that_differ", "Heads that differ", f"{text}\n{note}", results)
+    write_results("heads_that_differ", "Heads that differ", f"{page(results)}\n{note}", results)
 
 
 if __name__ == "__main__":

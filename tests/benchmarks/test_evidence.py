@@ -118,3 +118,4 @@ def test_of_two_records_with_the_same_values_the_newer_counts(evidence):
     old = [{"values": {"seed": "0"}, "was": 1}, {"values": {"seed": "1"}, "was": 1}]
     new = [{"values": {"seed": "1"}, "was": 2}, {"values": {"seed": "2"}, "was": 2}]
     assert evidence.joined(old, new) == [old[0], *new]
+    assert evidence.joined(old, new[1:] + new[:1]) == [old[0], *new]  # in the order of the old ones
