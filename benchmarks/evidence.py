@@ -33,7 +33,8 @@ from amcl.results.groups import MEASURED
 FOLDER = Path(__file__).parent / "evidence"
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "results.md", DOCS / "tuning.md")
-COST = Path(__file__).parent / "results" / "evidence_cost.json"
+RESULTS = Path(__file__).parent / "results"
+COST = RESULTS / "evidence_cost.json"
 METHODS = {
     "simclr": "SimCLR",
     "moco": "MoCo",
@@ -296,7 +297,14 @@ def trend(by_name: dict[str, Study]) -> str:
     )
 
 
+def heads_that_differ(by_name: dict[str, Study]) -> str:
+    """Return the tables of `benchmarks/heads_that_differ.py`, a section for each set of images."""
+    text = (RESULTS / "heads_that_differ.md").read_text(encoding="utf-8")
+    return text[text.index("## ") :].replace("## ", "### ").strip()
+
+
 SUMMARIES = {
+    "heads-that-differ": heads_that_differ,
     "summary": summary,
     "summary-stl10": summary_of_defaults,
     "views-trend": trend,

@@ -236,7 +236,7 @@ def section(name: str, sides: dict[str, dict[str, Any]]) -> str:
 
 def page(results: dict[str, dict[str, dict[str, Any]]]) -> str:
     """Return the tables of all sets of images."""
-    return "\n".join(section(name, sides) for name, sides in results.items())
+    return "\n".join(section(name, results[name]) for name in SETS if name in results)
 
 
 def main() -> None:
