@@ -2,12 +2,14 @@
 
     python benchmarks/evidence.py list             # every study, and the command behind it
     python benchmarks/evidence.py run NAME …       # carry it out with `amcl sweep`, keep records
+    python benchmarks/evidence.py run NAME --grid seed=2  # a part of its grid, whose records join
     python benchmarks/evidence.py cost [NAME …]    # steps with and without AMCL, timed in turns
     python benchmarks/evidence.py tables           # results.md and tuning.md in docs, from these
 
 Studies are in benchmarks/evidence/studies.toml. The same command resumes an interrupted sweep. The
 records of runs that have ended are in benchmarks/evidence/NAME.json, from which anyone can make the
-tables again.
+tables again. Records of the same command that are not in the folder of the sweep are kept, so that
+a study can be carried out in parts, on several machines.
 """
 
 import argparse
@@ -31,7 +33,8 @@ from amcl.results.groups import MEASURED
 FOLDER = Path(__file__).parent / "evidence"
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = (DOCS / "results.md", DOCS / "tuning.md")
-COST = Path(__file__).parent / "results" / "evidence_cost.json"
+RESULTS = Path(__file__).parent / "results"
+COST = RESULTS / "evidence_cost.json"
 METHODS = {
     "simclr": "SimCLR",
     "moco": "MoCo",
@@ -72,10 +75,24 @@ class Study:
     @property
     def command(self) -> str:
         """Command of the sweep."""
-        words = [self.options, self.protocol, "--grid", *map(shlex.quote, self.grid)]
+        return self.command_of(self.grid)
+
+    def command_of(self, grid: Sequence[str]) -> str:
+        """Return the command of a sweep over another grid, in the same folder."""
+        words = [self.options, self.protocol, "--grid", *map(shlex.quote, grid)]
         if self.protocols:
             words += ["--protocols", *self.protocols, "--split", self.split]
         return " ".join(["amcl sweep", *words, f"--out sweeps/{self.name}"])
+
+    def part(self, grid: Sequence[str]) -> list[str]:
+        """Return the grid with only some values of some axes, which must be values of the study."""
+        axes = dict(axis.split("=", 1) for axis in self.grid)
+        for axis in grid:
+            name, _, values = axis.partition("=")
+            if not set(values.split(",")) <= set(axes.get(name, "").split(",")):
+                sys.exit(f"--grid {axis}: the grid of {self.name} is {' '.join(self.grid)}.")
+            axes[name] = values
+        return [f"{name}={values}" for name, values in axes.items()]
 
     @property
     def metrics(self) -> dict[str, str]:
@@ -104,11 +121,14 @@ def studies() -> dict[str, Study]:
 
 
 def write_records(study: Study, sweep: Path) -> int:
-    """Write the records of the runs of a sweep whose metrics count, and return their number."""
+    """Write the records of the runs of a sweep whose metrics count, and return their number.
+
+    They join those of other runs that the same command made, but for its grid.
+    """
     from amcl.sweep.folder import SweepFolder
 
     folder = SweepFolder(sweep)
-    runs = []
+    runs: list[dict[str, Any]] = []
     if not folder.exists():
         sys.exit(f"there is no sweep in {sweep}: run it first, or change to the folder of its run.")
     for record in folder.records():
@@ -116,9 +136,43 @@ def write_records(study: Study, sweep: Path) -> int:
             metrics = {name: round(value, 5) for name, value in record.metrics.items()}
             run = {"values": record.values, "ending": record.status, "metrics": metrics}
             runs.append(run | training_facts(folder.run(record.name)))
+    runs = joined(kept_runs(study), runs)
     text = json.dumps({"command": study.command, "runs": runs}, indent=1, ensure_ascii=False)
     study.records_file.write_text(text + "\n", encoding="utf-8")
     return len(runs)
+
+
+def kept_runs(study: Study) -> list[dict[str, Any]]:
+    """Return the records that a study has, if its command made them but for the grid."""
+    if not study.records_file.exists():
+        return []
+    kept = json.loads(study.records_file.read_text(encoding="utf-8"))
+    return kept["runs"] if without_grid(kept["command"]) == without_grid(study.command) else []
+
+
+def without_grid(command: str) -> list[str]:
+    """Return the words of a command without its grid.
+
+    >>> without_grid("amcl sweep --tau 0.1 --grid lr=0.1 seed=0,1 --out sweeps/x")
+    ['amcl', 'sweep', '--tau', '0.1', '--out', 'sweeps/x']
+    """
+    words = shlex.split(command)
+    start = words.index("--grid")
+    end = next(
+        (i for i, word in enumerate(words) if i > start and word.startswith("--")), len(words)
+    )
+    return words[:start] + words[end:]
+
+
+def joined(kept: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the records of both, the new one where both have the same values.
+
+    >>> joined([{"values": {"seed": "0"}}, {"values": {"seed": "1"}}], [{"values": {"seed": "1"}}])
+    [{'values': {'seed': '0'}}, {'values': {'seed': '1'}}]
+    """
+    made_again = {json.dumps(run["values"]): run for run in new}
+    runs = [made_again.pop(json.dumps(run["values"]), run) for run in kept]
+    return [*runs, *made_again.values()]
 
 
 def training_facts(run: Path) -> dict[str, Any]:
@@ -243,7 +297,14 @@ def trend(by_name: dict[str, Study]) -> str:
     )
 
 
+def heads_that_differ(by_name: dict[str, Study]) -> str:
+    """Return the tables of `benchmarks/heads_that_differ.py`, a section for each set of images."""
+    text = (RESULTS / "heads_that_differ.md").read_text(encoding="utf-8")
+    return text[text.index("## ") :].replace("## ", "### ").strip()
+
+
 SUMMARIES = {
+    "heads-that-differ": heads_that_differ,
     "summary": summary,
     "summary-stl10": summary_of_defaults,
     "views-trend": trend,
@@ -362,6 +423,7 @@ def main() -> None:
     parser.add_argument("action", choices=["list", "run", "keep", "cost", "tables"])
     parser.add_argument("names", nargs="*", help="studies; none: all, or with cost one a method")
     parser.add_argument("--jobs", type=int, default=2, help="runs at once")
+    parser.add_argument("--grid", nargs="+", default=[], help="with run: a part of the grid")
     parser.add_argument("--steps", type=int, default=40, help="steps that cost measures")
     args = parser.parse_args()
     by_name = studies()
@@ -379,7 +441,8 @@ def main() -> None:
             print(f"{study.name}: {study.about}\n  {study.command}\n")
             continue
         if args.action == "run":
-            words = [sys.executable, "-m", *shlex.split(study.command), "--jobs", str(args.jobs)]
+            command = study.command_of(study.part(args.grid))
+            words = [sys.executable, "-m", *shlex.split(command), "--jobs", str(args.jobs)]
             subprocess.run(words, check=True)
         count = write_records(study, Path("sweeps") / study.name)
         print(f"{study.name}: {count} runs are kept")

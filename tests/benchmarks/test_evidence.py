@@ -88,3 +88,34 @@ def test_a_slow_turn_does_not_move_the_time_of_a_step(evidence):
     assert evidence.format_slowdown({"seconds": seconds}) == "× 1.04 (1.04–1.04)"
     seconds["+ AMCL"] = [1 + turn / 100 for turn in range(41)]
     assert evidence.format_slowdown({"seconds": seconds}) == "× 1.20 (1.14–1.26)"
+
+
+def kept(study, values, command=None):
+    text = json.dumps({"command": command or study.command, "runs": [{"values": values}]})
+    study.records_file.write_text(text, encoding="utf-8")
+
+
+def test_records_of_a_part_of_a_grid_join_those_of_the_same_command(
+    evidence, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
+    study = evidence.Study(
+        name="x", about="", options="--tau 0.1", protocol="", grid=["seed=0,1,2", "lr=0.1,0.2"]
+    )
+    assert study.part(["seed=2"]) == ["seed=2", "lr=0.1,0.2"]
+    assert "--grid seed=2 lr=0.1,0.2 --out" in study.command_of(study.part(["seed=2"]))
+    for wrong in ("seed=3", "tau=0.1"):
+        with pytest.raises(SystemExit, match=f"--grid {wrong}: .*seed=0,1,2"):
+            study.part([wrong])
+    assert evidence.kept_runs(study) == []
+    kept(study, {"seed": "0"}, command=study.command.replace("seed=0,1,2", "seed=0,1"))
+    assert evidence.kept_runs(study) == [{"values": {"seed": "0"}}]
+    kept(study, {"seed": "0"}, command=study.command.replace("--tau 0.1", "--tau 0.2"))
+    assert evidence.kept_runs(study) == []
+
+
+def test_of_two_records_with_the_same_values_the_newer_counts(evidence):
+    old = [{"values": {"seed": "0"}, "was": 1}, {"values": {"seed": "1"}, "was": 1}]
+    new = [{"values": {"seed": "1"}, "was": 2}, {"values": {"seed": "2"}, "was": 2}]
+    assert evidence.joined(old, new) == [old[0], *new]
+    assert evidence.joined(old, new[1:] + new[:1]) == [old[0], *new]  # in the order of the old ones

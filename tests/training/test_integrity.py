@@ -17,6 +17,7 @@ from amcl.config import Config
 from amcl.config.fields import with_values
 from amcl.errors import RunError
 from amcl.training import pretrain
+from amcl.training.optimizers import parameter_groups
 from factories import small_config
 from tiny_runs import assert_same_run, interrupt_at, picture_folder
 
@@ -91,6 +92,40 @@ def test_a_checkpoint_with_which_the_next_step_would_fail_is_refused(run, part):
     save_checkpoint(path, state)
     with pytest.raises(RunError, match=r"does not fit the training.*last\.pt.* of the optimizer"):
         resume(run)
+
+
+def test_a_run_in_which_a_learned_tau_decayed_is_refused_with_the_way_out(pictures, tmp_path):
+    """Numbers that are learned by themselves used to decay where norms and biases do."""
+    options = {"temperature": "learnable", "heads": 1, "decay_norm_and_bias": True}
+    config = config_on(pictures, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("amcl.training.optimizers.parameter_groups", tau_decays)
+        interrupt_at(patch, step=4)
+        with pytest.raises(Exception, match="after step 4 of 6"):
+            pretrain(config, tmp_path / "run")
+    before = (tmp_path / "run/metrics.jsonl").read_bytes()
+    with pytest.raises(RunError, match=r"last\.pt: .* groups of .*decay.*--config.*--init"):
+        resume(tmp_path / "run")
+    assert (tmp_path / "run/metrics.jsonl").read_bytes() == before
+
+
+def test_a_run_of_a_version_whose_groups_said_less_is_refused(run):
+    path = run / "checkpoints/last.pt"
+    state = load_checkpoint(path)
+    for group in state["optimizer"]["param_groups"]:
+        del group["decays"]
+    save_checkpoint(path, state)
+    with pytest.raises(RunError, match=r"last\.pt: .* without decays.*--config"):
+        resume(run)
+
+
+def tau_decays(method, settings):
+    """Put the one number of the method, τ, back among norms and biases, which decay."""
+    groups = parameter_groups(method, settings)
+    (scalars,) = [group for group in groups if group["params"][0].ndim == 0]
+    groups.remove(scalars)
+    next(group for group in groups if not group["is_weight"])["params"] += scalars["params"]
+    return groups
 
 
 def test_last_checkpoints_are_kept_in_order(tmp_path):

@@ -1,6 +1,7 @@
 """Multi-head losses, each for any number of heads and any temperature scheme."""
 
-from amcl.losses.contrastive import AMCLLoss, ContrastiveLoss
+from amcl.losses.amcl_loss import AMCLLoss
+from amcl.losses.contrastive import ContrastiveLoss
 from amcl.losses.cross_correlation import CrossCorrelationLoss
 from amcl.losses.dino import DINOLoss
 from amcl.losses.negative_cosine import NegativeCosineLoss

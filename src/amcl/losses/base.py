@@ -14,7 +14,7 @@ from amcl.functional import all_pairs, literal_prior_tau, unit
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, non_negative, positive_number, whole_number
 from amcl.temperature import Temperature
-from amcl.temperature.adaptive import PRIOR_FIX
+from amcl.temperature.ranges import PRIOR_FIX
 
 HeadReduction = Literal["mean", "sum"]
 PriorTau = float | Literal["literal"] | Sequence[float]

@@ -1,26 +1,20 @@
 """NT-Xent and InfoNCE for C heads and any temperature scheme."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from inspect import signature
 from typing import Any, ClassVar, Literal
 
 import torch
 
 from amcl import functional as F
 from amcl.distributed import rank, world_size
-from amcl.losses.base import (
-    HeadReduction,
-    PairMatrix,
-    PriorTau,
-    check_priors,
-    full_precision,
-)
+from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision
 from amcl.losses.forms import FORMS, Form
-from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
+from amcl.losses.pair_loss import PairLoss
+from amcl.losses.pairs import Compared, Items, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, whole_number
-from amcl.temperature import AdaptiveTemperature, Temperature, prior_inside, range_around
+from amcl.temperature import Temperature
 
 
 class ContrastiveLoss(PairLoss):
@@ -121,46 +115,64 @@ class ContrastiveLoss(PairLoss):
         choose("similarity", similarity, ("relative", "plain"))
         choose("omega_set", omega_set, ("mean", "literal"))
         choose("omega_place", omega_place, ("inside", "outside"))
-        if self.contrast_form.takes_top_k:
-            whole_number("top_k", top_k, f"form={form!r} keeps that many negatives (κ)")
-        fixed = self.contrast_form.positive_in_denominator
-        if fixed is not None and positive_in_denominator is not None:
-            raise ValueError(
-                f"form={form!r} does not have the positive in a denominator: leave out "
-                f"positive_in_denominator={positive_in_denominator}, or use form='softmax'."
-            )
-        if similarity == "relative" and not self.contrast_form.shift_invariant:
-            raise ValueError(
-                f"form={form!r} depends on similarities themselves and not on their differences: "
-                "use similarity='plain', or form='softmax'."
-            )
-        softmax = self.contrast_form.has_softmax
-        if omega_set == "literal" and softmax and omega_place == "inside":
-            raise ValueError(
-                "omega_set='literal' is the paper's Ω of a set of negatives: it goes with "
-                "form='top_k' or 'max', or with omega_place='outside', got "
-                f"form={form!r} and omega_place='inside'."
-            )
-        if omega_place == "outside" and not softmax:
-            raise ValueError(
-                f"form={form!r} has no softmax, so Ω is always outside of it: leave out "
-                "omega_place='outside'."
-            )
         self.form = form
         self.top_k = top_k
-        chosen = positive_in_denominator is not False
-        self.positive_in_denominator = chosen if fixed is None else fixed
-        if temperature.needs_probability and not (softmax and self.positive_in_denominator):
-            raise ValueError(
-                f"{type(temperature).__name__} weighs anchors by the probability of their "
-                "positive: it goes with a softmax form and the positive in the denominator, got "
-                f"form={form!r} and positive_in_denominator={self.positive_in_denominator}. Use "
-                "these, or reweight=False (--no-macl-reweight)."
-            )
         self.negatives = negatives
         self.similarity = similarity
         self.omega_set = omega_set
         self.omega_place = omega_place
+        self.positive_in_denominator = self._has_positive_below(positive_in_denominator)
+        self._check_form()
+        self._check_omega()
+        self._check_probability()
+
+    def _has_positive_below(self, wanted: bool | None) -> bool:
+        """Return whether the positive is in the denominator; an error if the form decides that."""
+        fixed = self.contrast_form.positive_in_denominator
+        if fixed is None:
+            return wanted is not False
+        if wanted is not None:
+            raise ValueError(
+                f"form={self.form!r} does not have the positive in a denominator: leave out "
+                f"positive_in_denominator={wanted}, or use form='softmax'."
+            )
+        return fixed
+
+    def _check_form(self) -> None:
+        """Raise an error if κ or the similarity does not go with the form."""
+        if self.contrast_form.takes_top_k:
+            whole_number("top_k", self.top_k, f"form={self.form!r} keeps that many negatives (κ)")
+        if self.similarity == "relative" and not self.contrast_form.shift_invariant:
+            raise ValueError(
+                f"form={self.form!r} depends on similarities themselves and not on their "
+                "differences: use similarity='plain', or form='softmax'."
+            )
+
+    def _check_omega(self) -> None:
+        """Raise an error if the form of Ω does not go with the form of the loss."""
+        softmax = self.contrast_form.has_softmax
+        if self.omega_set == "literal" and softmax and self.omega_place == "inside":
+            raise ValueError(
+                "omega_set='literal' is the paper's Ω of a set of negatives: it goes with "
+                "form='top_k' or 'max', or with omega_place='outside', got "
+                f"form={self.form!r} and omega_place='inside'."
+            )
+        if self.omega_place == "outside" and not softmax:
+            raise ValueError(
+                f"form={self.form!r} has no softmax, so Ω is always outside of it: leave out "
+                "omega_place='outside'."
+            )
+
+    def _check_probability(self) -> None:
+        """Raise an error if the temperatures need a probability that the form does not have."""
+        has_probability = self.contrast_form.has_softmax and self.positive_in_denominator
+        if self.temperature.needs_probability and not has_probability:
+            raise ValueError(
+                f"{type(self.temperature).__name__} weighs anchors by the probability of their "
+                "positive: it goes with a softmax form and the positive in the denominator, got "
+                f"form={self.form!r} and positive_in_denominator={self.positive_in_denominator}. "
+                "Use these, or reweight=False (--no-macl-reweight)."
+            )
 
     def forward(
         self,
@@ -205,7 +217,8 @@ class ContrastiveLoss(PairLoss):
             Similarities and temperatures, (C, N, N) each, and the bounds of τ.
 
         Example:
-            >>> loss = AMCLLoss(num_heads=3, dim=8)
+            >>> from amcl.temperature import ConstantTemperature
+            >>> loss = ContrastiveLoss(3, ConstantTemperature(0.5))
             >>> loss.pair_matrix(*torch.randn(2, 3, 4, 8)).tau.shape
             torch.Size([3, 4, 4])
         """
@@ -276,88 +289,6 @@ class ContrastiveLoss(PairLoss):
         return {**positive, **self.contrast_form.negative_terms(self, rest, pairs, prior_tau)}
 
 
-class AMCLLoss(ContrastiveLoss):
-    """InfoNCE over C heads with a learned temperature for each pair in each head.
-
-    It is a `ContrastiveLoss` with an `AdaptiveTemperature`, and replaces a contrastive loss in
-    other code. φ is part of the loss: give `loss.parameters()` to the optimizer too. The range is
-    what holds τ: Ω pulls pairs with s < β toward τ₀ and has no minimum inside the range for the
-    others.
-
-    Args:
-        num_heads: Number C of heads.
-        dim: Width D of the projections.
-        eta: Lower bound η of τ; by default τ₀/2.
-        iota: Width ι of the range of τ; by default τ₀, so that the upper bound is 3τ₀/2.
-        lower: Lower bound of τ, with `upper` in place of `eta` and `iota`.
-        upper: Upper bound of τ.
-        beta: Weight β of Ω.
-        prior_tau: Minimum τ₀ of Ω; by default 0.1 if that is in the range, else its center. One
-            for each head, such as (0.05, 0.1, 0.2), has heads at several scales, whose
-            temperatures vary around them.
-        settings: Settings of `AdaptiveTemperature` if they begin with `phi_`, else of
-            `ContrastiveLoss`.
-
-    Example:
-        >>> z0, z1 = torch.randn(2, 3, 16, 128)
-        >>> loss = AMCLLoss(num_heads=3, dim=128)(z0, z1)
-        >>> loss.shape
-        torch.Size([])
-    """
-
-    def __init__(
-        self,
-        num_heads: int = 3,
-        dim: int = 128,
-        *,
-        eta: float | None = None,
-        iota: float | None = None,
-        lower: float | Sequence[float] | None = None,
-        upper: float | Sequence[float] | None = None,
-        beta: float = 0.1,
-        prior_tau: PriorTau | None = None,
-        **settings: Any,
-    ) -> None:
-        _check_names(settings)
-        if isinstance(prior_tau, Sequence) and not isinstance(prior_tau, str):
-            if not (eta is iota is lower is upper is None):
-                raise ValueError(
-                    f"prior_tau={tuple(prior_tau)} gives each head a range of its own, half of its "
-                    "τ₀ to either side: leave out eta, iota, lower and upper."
-                )
-            check_priors(prior_tau, num_heads)
-            ranges = [range_around(each, dim) for each in prior_tau]
-            lower = tuple(lowest for lowest, _ in ranges)
-            upper = tuple(highest for _, highest in ranges)
-        elif lower is upper is None:
-            lowest, highest = range_around(_TAU if prior_tau is None else prior_tau, dim)
-            eta = lowest if eta is None else eta
-            iota = round(highest - lowest, 12) if iota is None else iota
-        phi_settings = {
-            name: settings.pop(name) for name in tuple(settings) if name.startswith("phi_")
-        }
-        temperature = AdaptiveTemperature(
-            dim, eta=eta, iota=iota, lower=lower, upper=upper, **phi_settings
-        )
-        bounds = temperature.eta, temperature.eta + temperature.iota
-        if prior_tau is None:
-            prior_tau = prior_inside(_TAU, *bounds)
-        elif isinstance(prior_tau, float | int) and not bounds[0] < prior_tau < bounds[1]:
-            raise ValueError(
-                f"prior_tau={prior_tau} lies outside the range of τ, {bounds[0]:.4g} to "
-                f"{bounds[1]:.4g}: choose one inside, or leave it out."
-            )
-        super().__init__(num_heads, temperature, beta=beta, prior_tau=prior_tau, **settings)
-
-
-_TAU = 0.1  # default τ₀
-_RENAMED = {
-    "tau": "the temperature that pairs vary around is prior_tau",
-    "temperature": "it always has an AdaptiveTemperature around prior_tau; for another scheme use "
-    "ContrastiveLoss(num_heads, temperature)",
-}
-
-
 def _make_form(name: str, given: Mapping[str, Any]) -> Form:
     """Return a form with its settings; an error if there are some that belong to other forms."""
     form = FORMS[name]
@@ -367,19 +298,6 @@ def _make_form(name: str, given: Mapping[str, Any]) -> Form:
             others = " or ".join(repr(other) for other in FORMS if FORMS[other].takes(option))
             raise ValueError(f"form={name!r} takes no {option}={value}: use form={others}.")
     return form(**{option: value for option, value in given.items() if option != "top_k"})
-
-
-def _check_names(settings: Mapping[str, object]) -> None:
-    """Raise an error that lists the settings of `AMCLLoss` if one of these names is none."""
-    accepted = {
-        name
-        for cls in (AMCLLoss, ContrastiveLoss, AdaptiveTemperature)
-        for name in signature(cls).parameters
-    } - {"settings", "temperature"}
-    for name in settings:
-        if name not in accepted:
-            hint = _RENAMED.get(name) or f"accepted are {', '.join(sorted(accepted))}"
-            raise TypeError(f"AMCLLoss has no setting {name!r}: {hint}.")
 
 
 def _check_dtype(negatives: torch.Tensor, z: torch.Tensor) -> None:

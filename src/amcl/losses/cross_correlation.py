@@ -9,7 +9,8 @@ from amcl import functional as F
 from amcl.distributed import gather
 from amcl.functional.cross_correlation import omega_weights, row_sum
 from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision, same_items
-from amcl.losses.pairs import Compared, Items, PairLoss, Pairs
+from amcl.losses.pair_loss import PairLoss
+from amcl.losses.pairs import Compared, Items, Pairs
 from amcl.losses.statistics import LossStats
 from amcl.settings import choose, non_negative
 from amcl.temperature import Temperature

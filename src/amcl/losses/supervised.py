@@ -5,7 +5,8 @@ import torch
 from amcl import functional as F
 from amcl.distributed import gather, rank, world_size
 from amcl.losses.base import HeadReduction, PairMatrix, PriorTau, full_precision
-from amcl.losses.pairs import Items, LabeledPairs, PairLoss, Pairs
+from amcl.losses.pair_loss import PairLoss
+from amcl.losses.pairs import Items, LabeledPairs, Pairs
 from amcl.losses.statistics import LossStats, PairStats
 from amcl.temperature import Temperature
 

@@ -4,14 +4,8 @@ A scheme is one file of this package, or of another one that registers it with
 `register_temperature`.
 """
 
-from amcl.temperature.adaptive import (
-    AdaptiveSettings,
-    AdaptiveTemperature,
-    FirstHeadSettings,
-    FirstHeadTemperature,
-    prior_inside,
-    range_around,
-)
+from amcl.temperature.adaptive import AdaptiveTemperature
+from amcl.temperature.adaptive_settings import AdaptiveSettings
 from amcl.temperature.alignment import (
     AlignmentSettings,
     AlignmentTemperature,
@@ -25,8 +19,10 @@ from amcl.temperature.constant import (
     LearnableSettings,
     LearnableTemperature,
 )
+from amcl.temperature.first_head import FirstHeadSettings, FirstHeadTemperature
 from amcl.temperature.individual import IndividualSettings, IndividualTemperature
 from amcl.temperature.one_sided import OneSidedSettings, OneSidedTemperature
+from amcl.temperature.ranges import prior_inside, range_around
 from amcl.temperature.schedule import ScheduledSettings, ScheduledTemperature
 from amcl.temperature.settings import TEMPERATURES, TemperatureSettings, register_temperature
 from amcl.temperature.similarity import (

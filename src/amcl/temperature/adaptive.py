@@ -1,11 +1,10 @@
-"""Pair-adaptive temperature of the paper, and its form copied from the first head."""
+"""Pair-adaptive temperature of the paper."""
 
 import copy
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -13,9 +12,9 @@ from torch.nn.functional import linear
 
 from amcl import functional as F
 from amcl.distributed import gather, world_size
-from amcl.settings import Rule, choose, positive_number, whole_number
+from amcl.settings import choose, positive_number, whole_number
 from amcl.temperature.base import Pairing, Temperature
-from amcl.temperature.settings import TemperatureSettings, register_temperature
+from amcl.temperature.ranges import ranges_of
 
 _KEY_EPS = 1e-10  # φ of unit vectors has channels of variance about 1/(3D): eps must be far below
 _GATE = 8  # with a mean cosine of 0.1 temperatures keep 43 % of their reach, with 0.3 6 %
@@ -23,46 +22,6 @@ _LENGTH_EPS = 1e-8  # φ's squared length is about 1/3; this bounds gradients wh
 _USES_BEFORE_WARNING = 4000  # a loss uses φ two or three times a call, and a step may accumulate
 
 PhiOutput = Literal["centered", "plain"]
-PRIOR_FIX = "it is the temperature you believe in, or 'literal' for the paper's 2/D"
-_FLOOR_FIX = "the floor of τ keeps it from 0; 0.05 to 0.2 trains well"
-
-
-def range_around(prior_tau: float | Literal["literal"], dim: int) -> tuple[float, float]:
-    """Return the default range of τ: half of τ₀ to either side of it.
-
-    Args:
-        prior_tau: Temperature τ₀, or "literal" for the paper's 2/D.
-        dim: Width D of the projections.
-
-    Returns:
-        The lower and the upper bound of τ.
-
-    Example:
-        >>> range_around(0.2, dim=128)
-        (0.1, 0.3)
-    """
-    if prior_tau == "literal":
-        prior_tau = F.literal_prior_tau(dim)
-    prior = positive_number("prior_tau", prior_tau, PRIOR_FIX)
-    return prior / 2, round(1.5 * prior, 12)
-
-
-def prior_inside(prior_tau: float, lower: float, upper: float) -> float:
-    """Return τ₀ where only a range is chosen: `prior_tau` if it lies in the range, else its middle.
-
-    Args:
-        prior_tau: Preferred value of τ₀.
-        lower: Lower bound of τ.
-        upper: Upper bound of τ.
-
-    Returns:
-        The temperature τ₀.
-
-    Example:
-        >>> prior_inside(0.1, lower=0.05, upper=0.15), prior_inside(0.1, lower=0.5, upper=1.5)
-        (0.1, 1.0)
-    """
-    return prior_tau if lower < prior_tau < upper else round((lower + upper) / 2, 12)
 
 
 class AdaptiveTemperature(Temperature):
@@ -127,7 +86,7 @@ class AdaptiveTemperature(Temperature):
     ) -> None:
         super().__init__()
         self.dim = whole_number("dim", dim, "it is the width D of the projections")
-        self.ranges = _ranges(eta, iota, lower, upper)
+        self.ranges = ranges_of(eta, iota, lower, upper)
         """(η, ι) of each head, or one that all heads share."""
         whole_number("phi_depth", phi_depth)
         choose("phi_input", phi_input, ("unit", "raw"))
@@ -314,208 +273,6 @@ class AdaptiveTemperature(Temperature):
             )
 
 
-class FirstHeadTemperature(Temperature):
-    """The adaptive temperatures of head 1, used by all heads (a variant in the paper's Fig. 7).
-
-    Args:
-        adaptive: The scheme that head 1 has.
-
-    Example:
-        >>> temperature = FirstHeadTemperature(AdaptiveTemperature(dim=8))
-        >>> temperature.keys(torch.randn(3, 4, 8)).shape  # one head for all three
-        torch.Size([1, 4, 8])
-    """
-
-    pairwise = True
-
-    def __init__(self, adaptive: AdaptiveTemperature) -> None:
-        super().__init__()
-        if not isinstance(adaptive, AdaptiveTemperature):
-            raise TypeError(
-                f"FirstHeadTemperature copies an AdaptiveTemperature, got a "
-                f"{type(adaptive).__name__}."
-            )
-        if len(adaptive.ranges) > 1:
-            raise ValueError(
-                "FirstHeadTemperature gives all heads the temperatures of the first, and there are "
-                f"ranges for {len(adaptive.ranges)} heads: give one range."
-            )
-        self.adaptive = adaptive
-
-    def keys(
-        self, z: torch.Tensor, extra: torch.Tensor | None = None, shared: bool = False
-    ) -> torch.Tensor:
-        """Return keys of the first head, with a gate that any head closes: all heads use them."""
-        gate = self.adaptive.gate(z, shared).amin(0, keepdim=True)
-        return self.adaptive.gated_keys(z[:1], gate, shared)
-
-    def channel_keys(
-        self,
-        z: torch.Tensor,
-        extra: torch.Tensor | None = None,
-        channels: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        first = None if channels is None else channels[:1]
-        return self.adaptive.channel_keys(z[:1], channels=first)
-
-    def tau(self, anchor: torch.Tensor, other: torch.Tensor, pairing: Pairing) -> torch.Tensor:
-        return self.adaptive.tau(anchor, other, pairing)
-
-    def bounds(self) -> tuple[float, float]:
-        return self.adaptive.bounds()
-
-    def channel_bounds(self, literal: bool = False) -> tuple[float, float]:
-        return self.adaptive.channel_bounds(literal)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PhiSettings(TemperatureSettings):
-    """Settings of schemes in which φ gives some or all pairs temperatures of their own."""
-
-    adapts: ClassVar[bool] = True
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            fields=("phi_scale",),
-            depends=("phi_output",),
-            used=lambda values: values["phi_output"] != "plain",
-            belongs="a centered φ (--phi-output centered)",
-        ),
-    )
-
-    tau: float = 0.1
-    """The temperature that adaptive ones vary around, and that of pairs that do not adapt."""
-    tau_lower: float | None = None
-    """η: adaptive temperatures stay above it; none: τ₀/2."""
-    tau_upper: float | None = None
-    """η + ι: adaptive temperatures stay below it; none: 3τ₀/2."""
-    beta: float = 0.1
-    """β, the weight of the regularizer Ω."""
-    prior_tau: float | Literal["literal"] | tuple[float, ...] | None = None
-    """τ₀, the temperature at which Ω has its minimum; none: the same as tau, or the middle of the
-    range where tau lies outside of it; "literal": the paper's 2/D. Several: one for each head,
-    whose temperatures vary around it."""
-    phi_depth: int = 1
-    """Layers of φ."""
-    phi_input: Literal["unit", "raw"] = "unit"
-    """φ reads projections of unit length, or as they are."""
-    phi_output: PhiOutput = "centered"
-    """centered: ⟨φ(z), φ(z')⟩ is ρ times a correlation, around 0; plain: the layer's own output."""
-    phi_scale: float = 2.0
-    """ρ, the greatest ⟨φ(z), φ(z')⟩ of a centered φ."""
-    phi_gradient: bool = True
-    """The gradient of τ reaches the projections through φ; false: φ alone learns from it."""
-
-    def __post_init__(self) -> None:
-        positive_number("tau", self.tau, "usual values are 0.05 to 1")
-        priors = self.prior_tau if isinstance(self.prior_tau, tuple) else (self.prior_tau,)
-        for prior in priors:
-            if prior is not None and prior != "literal":
-                positive_number("prior_tau", prior, PRIOR_FIX)
-        if not priors:
-            raise ValueError(f"prior_tau must name at least one temperature: {PRIOR_FIX}.")
-        if len(priors) > 1 and (self.tau_lower is not None or self.tau_upper is not None):
-            raise ValueError(
-                f"prior_tau={priors} gives each head a range of its own, half of its τ₀ to either "
-                "side: leave out tau_lower and tau_upper, or set them to None where the method has "
-                "a range by default."
-            )
-
-    def phi(self, dim: int) -> AdaptiveTemperature:
-        """Make the module that gives each pair its temperature.
-
-        Args:
-            dim: D, the width of the projections.
-        """
-        return AdaptiveTemperature(dim, **self.phi_settings(dim))
-
-    def phi_settings(self, dim: int) -> dict[str, Any]:
-        """Return the keywords of `AdaptiveTemperature`.
-
-        Args:
-            dim: D, the width of the projections.
-        """
-        lower: float | tuple[float, ...]
-        upper: float | tuple[float, ...]
-        lower, upper = self.tau_range(dim)
-        if isinstance(self.prior_tau, tuple):
-            lower, upper = zip(*(range_around(prior, dim) for prior in self.prior_tau), strict=True)
-        return {
-            "lower": lower,
-            "upper": upper,
-            "phi_depth": self.phi_depth,
-            "phi_input": self.phi_input,
-            "phi_output": self.phi_output,
-            "phi_scale": self.phi_scale,
-            "phi_gradient": self.phi_gradient,
-        }
-
-    def tau_range(self, dim: int) -> tuple[float, float]:
-        prior = self.tau if self.prior_tau is None else self.prior_tau
-        priors = prior if isinstance(prior, tuple) else (prior,)
-        ranges = [range_around(each, dim) for each in priors]
-        lower = min(lower for lower, _ in ranges) if self.tau_lower is None else self.tau_lower
-        upper = max(upper for _, upper in ranges) if self.tau_upper is None else self.tau_upper
-        return lower, upper
-
-    def omega(self, dim: int) -> tuple[float, float | Literal["literal"] | tuple[float, ...]]:
-        if self.prior_tau is not None:
-            return self.beta, self.prior_tau
-        return self.beta, prior_inside(self.tau, *self.tau_range(dim))
-
-    def typical(self, dim: int) -> float:
-        prior_tau = self.omega(dim)[1]
-        if isinstance(prior_tau, tuple):
-            return sum(prior_tau) / len(prior_tau)
-        return F.literal_prior_tau(dim) if prior_tau == "literal" else prior_tau
-
-    def summary(self, dim: int) -> str:
-        lower, upper = self.tau_range(dim)
-        return f"{self.name}, from {lower:g} to {upper:g}, β = {self.beta:g}"
-
-
-# Where all pairs adapt, they lie around τ₀, which is τ unless it is given.
-TAU_OR_PRIOR = Rule(
-    fields=("tau",),
-    depends=("prior_tau",),
-    used=lambda values: values["prior_tau"] is None,
-    belongs="constant temperatures (--temperature constant; adaptive ones have --prior-tau)",
-)
-
-
-@register_temperature
-@dataclass(frozen=True, kw_only=True)
-class AdaptiveSettings(PhiSettings):
-    """Settings of `AdaptiveTemperature`, the paper's.
-
-    Example:
-        >>> AdaptiveSettings(tau=0.2).tau_range(dim=128)
-        (0.1, 0.3)
-    """
-
-    name: ClassVar[str] = "adaptive"
-    rules: ClassVar[tuple[Rule, ...]] = (TAU_OR_PRIOR,)
-
-    def build(self, dim: int) -> AdaptiveTemperature:
-        return self.phi(dim)
-
-
-@register_temperature
-@dataclass(frozen=True, kw_only=True)
-class FirstHeadSettings(PhiSettings):
-    """Settings of `FirstHeadTemperature`.
-
-    Example:
-        >>> FirstHeadSettings(tau=0.2).summary(dim=128)
-        'first-head, from 0.1 to 0.3, β = 0.1'
-    """
-
-    name: ClassVar[str] = "first-head"
-    rules: ClassVar[tuple[Rule, ...]] = (TAU_OR_PRIOR,)
-
-    def build(self, dim: int) -> FirstHeadTemperature:
-        return FirstHeadTemperature(self.phi(dim))
-
-
 def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
     """Return the mean of x (C, N, D) over items and, unless all share them, over processes.
 
@@ -523,43 +280,3 @@ def _mean_of_items(x: torch.Tensor, shared: bool) -> torch.Tensor:
     """
     mean = x.mean(1, keepdim=True)
     return mean if shared else gather(mean, check=False).mean(1, keepdim=True)
-
-
-def _ranges(
-    eta: float | None,
-    iota: float | None,
-    lower: float | Sequence[float] | None,
-    upper: float | Sequence[float] | None,
-) -> tuple[tuple[float, float], ...]:
-    """Return (η, ι) of each head, or of all of them."""
-    if not isinstance(lower, Sequence) and not isinstance(upper, Sequence):
-        return (_range(eta, iota, lower, upper),)
-    lowers = lower if isinstance(lower, Sequence) else (lower,) * len(upper)  # type: ignore[arg-type]
-    uppers = upper if isinstance(upper, Sequence) else (upper,) * len(lowers)
-    if len(lowers) != len(uppers) or not lowers:
-        raise ValueError(
-            f"lower and upper have {len(lowers)} and {len(uppers)} values: give one for each head."
-        )
-    return tuple(_range(eta, iota, *both) for both in zip(lowers, uppers, strict=True))
-
-
-def _range(
-    eta: float | None, iota: float | None, lower: float | None, upper: float | None
-) -> tuple[float, float]:
-    """Return (η, ι) from either spelling; 0.05 and 0.1 when neither is given."""
-    if (lower is not None or upper is not None) and (eta is not None or iota is not None):
-        raise ValueError(
-            f"give the range of τ as (eta, iota) or as (lower, upper), not both: got eta={eta}, "
-            f"iota={iota}, lower={lower}, upper={upper}."
-        )
-    if lower is not None or upper is not None:
-        for name, value in (("lower", lower), ("upper", upper)):
-            if value is not None:
-                positive_number(name, value, _FLOOR_FIX)
-        if lower is None or upper is None or not lower < upper:
-            raise ValueError(f"need both, lower < upper: got lower={lower}, upper={upper}.")
-        eta = lower
-        iota = upper - lower
-    eta = 0.05 if eta is None else eta
-    iota = 0.1 if iota is None else iota
-    return positive_number("eta", eta, _FLOOR_FIX), positive_number("iota", iota)

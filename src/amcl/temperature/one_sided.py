@@ -8,7 +8,8 @@ from torch import nn
 
 from amcl import functional as F
 from amcl.settings import Rule
-from amcl.temperature.adaptive import TAU_OR_PRIOR, AdaptiveTemperature, PhiSettings
+from amcl.temperature.adaptive import AdaptiveTemperature
+from amcl.temperature.adaptive_settings import TAU_OR_PRIOR, PhiSettings
 from amcl.temperature.base import Pairing
 from amcl.temperature.settings import register_temperature
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from amcl.temperature.adaptive import PhiSettings
+from amcl.temperature.adaptive_settings import PhiSettings
 from amcl.temperature.base import Sign, Temperature
 from amcl.temperature.constant import ConstantTemperature
 from amcl.temperature.settings import register_temperature

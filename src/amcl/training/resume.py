@@ -61,6 +61,7 @@ def restore(trainer: Trainer, state: Mapping[str, Any], path: Path) -> None:
         require(state, _Training, path)
         if not state["step"] >= 0 or not state["loss_sum"].isfinite().all():
             raise ValueError("it has a step below 0, or a loss that is not finite")
+        _check_groups(state["optimizer"]["param_groups"], expected["param_groups"])
         trainer.load_state_dict(dict(state))
         _check_optimizer(trainer, expected)
     # The state of modules, optimizers and precision has as many forms as there are of these.
@@ -69,6 +70,21 @@ def restore(trainer: Trainer, state: Mapping[str, Any], path: Path) -> None:
         raise RunError(
             f"the checkpoint does not fit the training that it should be of. {reason.rstrip('.:')}."
         ) from error
+
+
+def _check_groups(stored: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Raise an error if another version of amcl has divided the weights differently."""
+    sizes = [len(group["params"]) for group in stored]
+    new_sizes = [len(group["params"]) for group in expected]
+    missing = {name for old, new in zip(stored, expected, strict=False) for name in {*new} - {*old}}
+    if sizes != new_sizes or missing:
+        lacking = f" without {', '.join(sorted(missing))}" if missing else ""
+        raise ValueError(
+            f"its optimizer has groups of {sizes} weights{lacking}, and that of this version of "
+            f"amcl has groups of {new_sizes}, because it decides differently which of them decay: "
+            "resume with the version that began the run, or start a new run from its settings "
+            "with --config and from its weights with --init"
+        )
 
 
 def _check_optimizer(trainer: Trainer, expected: dict[str, Any]) -> None:
