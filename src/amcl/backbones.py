@@ -170,6 +170,37 @@ class Backbone(nn.Module):
             network.patch_embed.flatten = False
             network.patch_embed.output_fmt = Format.NHWC
 
+    def copy_network(self, *, drop_path: float = 0.0, scratch: bool = False) -> nn.Module:
+        """Return the network once more, to be trained on.
+
+        Args:
+            drop_path: Rate at which whole blocks are skipped in training (stochastic depth).
+            scratch: Take fresh weights, from the global generator, instead of the same.
+
+        Returns:
+            The plain timm module.
+
+        Example:
+            >>> backbone = Backbone(BackboneSettings(name="test_vit"), image_size=32)
+            >>> network = backbone.copy_network(drop_path=0.1)
+            >>> torch.equal(network.cls_token, backbone.network.cls_token)
+            True
+        """
+        with warnings.catch_warnings():  # they came when the backbone was made
+            warnings.simplefilter("ignore")
+            try:
+                copied = Backbone(self.settings, self.image_size, drop_path=drop_path)
+            except TypeError as error:
+                if "drop_path_rate" not in str(error):
+                    raise
+                raise ValueError(
+                    f"{self.settings.name!r} has no drop path: set drop_path=0."
+                ) from error
+        network: nn.Module = copied.network
+        if not scratch:
+            network.load_state_dict(self.network.state_dict())
+        return network
+
     def set_drop_path(self, rate: float) -> None:
         """Let a vision transformer skip blocks in training (stochastic depth).
 

@@ -49,8 +49,24 @@ class Batch:
         )
 
 
+class PackedPixels:
+    """A batch in the form in which processes send it, whose pixels are in shared memory or not."""
+
+    pixels: torch.Tensor | Array
+
+    @property
+    def is_shared(self) -> bool:
+        """Return whether the pixels are in shared memory."""
+        return isinstance(self.pixels, torch.Tensor)
+
+    @property
+    def nbytes(self) -> int:
+        """Return the size of the pixels in bytes."""
+        return self.pixels.nbytes
+
+
 @dataclass(frozen=True)
-class PackedBatch:
+class PackedBatch(PackedPixels):
     """A batch between two processes: pixels in shared memory or, if that is full, in the pipe.
 
     Shared memory spares a copy, but can be small: Docker gives a container 64 MB. Everything else
@@ -62,16 +78,6 @@ class PackedBatch:
     unreadable: list[tuple[str, str]]
     positions: Array | None
     indices: Array | None
-
-    @property
-    def is_shared(self) -> bool:
-        """Return whether the pixels are in shared memory."""
-        return isinstance(self.pixels, torch.Tensor)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size of the pixels in bytes."""
-        return self.pixels.nbytes
 
     def unpack(self) -> Batch:
         """Return the batch that was packed."""

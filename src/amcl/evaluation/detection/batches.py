@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
-from amcl.data.batch import Array, in_shared_memory
+from amcl.data.batch import Array, PackedPixels, in_shared_memory
 from amcl.data.coco import CocoSet
 from amcl.data.decode import UnreadableImage
 from amcl.data.workers import NONE, decode_in_workers
@@ -53,22 +53,12 @@ class DetectionBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class PackedDetectionBatch:
+class PackedDetectionBatch(PackedPixels):
     """A batch between two processes: pixels in shared memory, all else as arrays in the pipe."""
 
     pixels: torch.Tensor | Array
     objects: list[dict[str, Array]]
     unreadable: list[tuple[str, str]]
-
-    @property
-    def is_shared(self) -> bool:
-        """Return whether the pixels are in shared memory."""
-        return isinstance(self.pixels, torch.Tensor)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size of the pixels in bytes."""
-        return self.pixels.nbytes
 
     def unpack(self) -> DetectionBatch:
         """Return the batch that was packed."""

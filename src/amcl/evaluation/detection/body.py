@@ -1,6 +1,5 @@
 """The backbone of a detector: a copied network, its norm, its maps and the pyramid on them."""
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +68,7 @@ def pyramid_backbone(
     if not vit:
         _check_convolutional(backbone.settings.name, settings)
     drop_path = settings.drop_path if settings.drop_path is not None else _DROP_PATH * vit
-    network = _copy(backbone, drop_path, scratch)
+    network = backbone.copy_network(drop_path=drop_path, scratch=scratch)
     maps: ConvolutionalMaps | VisionTransformerMaps
     if vit:
         maps = VisionTransformerMaps(
@@ -98,24 +97,6 @@ def pyramid_backbone(
         return settings, notes, PyramidBackbone(maps, SimplePyramid(*sizes), channels)
     norm = head_norm(settings.head_norm) if settings.heads == "conv" else None
     return settings, notes, PyramidBackbone(maps, FeaturePyramid(*sizes, norm), channels)
-
-
-def _copy(backbone: Backbone, drop_path: float, scratch: bool) -> nn.Module:
-    """Return the network once more, with the same weights or fresh ones."""
-    with warnings.catch_warnings():  # they came when the backbone was made
-        warnings.simplefilter("ignore")
-        try:
-            copied = Backbone(backbone.settings, backbone.image_size, drop_path=drop_path)
-        except TypeError as error:
-            if "drop_path_rate" not in str(error):
-                raise
-            raise ValueError(
-                f"{backbone.settings.name!r} has no drop path: set drop_path=0."
-            ) from error
-    network: nn.Module = copied.network
-    if not scratch:
-        network.load_state_dict(backbone.network.state_dict())
-    return network
 
 
 def _check_convolutional(name: str, settings: DetectorSettings) -> None:

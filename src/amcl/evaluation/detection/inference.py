@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import get_worker_info
 
-from amcl.data.batch import Array, in_shared_memory
+from amcl.data.batch import Array, PackedPixels, in_shared_memory
 from amcl.data.coco import CocoSet
 from amcl.data.coco_masks import run_lengths
 from amcl.data.decode import UnreadableImage
@@ -96,7 +96,7 @@ def _none(data: CocoSet) -> Detections:
 
 
 @dataclass(frozen=True, eq=False)
-class WholeImages:
+class WholeImages(PackedPixels):
     """Images of different sizes, one behind the other in one block of memory."""
 
     pixels: torch.Tensor | Array
@@ -126,16 +126,6 @@ class WholeImages:
     def unpack(self) -> "WholeImages":
         """Return the batch that was packed, which is itself."""
         return self
-
-    @property
-    def is_shared(self) -> bool:
-        """Return whether the pixels are in shared memory."""
-        return isinstance(self.pixels, torch.Tensor)
-
-    @property
-    def nbytes(self) -> int:
-        """Return the size of the pixels in bytes."""
-        return self.pixels.nbytes
 
 
 class _Reader:

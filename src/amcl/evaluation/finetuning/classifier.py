@@ -2,7 +2,6 @@
 
 import copy
 import random
-import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -125,21 +124,10 @@ def _seeded_on(device: torch.device, seed: int) -> Iterator[None]:
 
 
 def _of_backbone(backbone: Backbone, classes: int, drop_path: float, scratch: bool) -> nn.Module:
-    with warnings.catch_warnings():  # they came when the backbone was made
-        warnings.simplefilter("ignore")
-        try:
-            copied = Backbone(backbone.settings, backbone.image_size, drop_path=drop_path)
-        except TypeError as error:
-            if "drop_path_rate" not in str(error):
-                raise
-            raise ValueError(
-                f"{backbone.settings.name!r} has no drop path: set drop_path=0."
-            ) from error
-    network: nn.Module = copied.network
-    if not scratch:
-        network.load_state_dict(backbone.network.state_dict())
-    copied.network.reset_classifier(classes)
-    return network
+    network: Any = backbone.copy_network(drop_path=drop_path, scratch=scratch)
+    network.reset_classifier(classes)
+    classified: nn.Module = network
+    return classified
 
 
 def _of_module(backbone: nn.Module, classes: int, image_size: int) -> nn.Module:
