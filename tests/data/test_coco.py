@@ -239,9 +239,9 @@ def boxes_only(content):
 
 
 def test_boxes_only(tmp_path, caplog):
-    train, test = load_coco(
-        write_set(tmp_path, boxes_only(table()), boxes_only(table(first=5, images=3)))
-    )
+    data = write_set(tmp_path, boxes_only(table()), boxes_only(table(first=5, images=3)))
+    with caplog.at_level(logging.INFO, "amcl"):
+        train, test = load_coco(data)
     assert not train.has_masks
     assert not test.has_masks
     assert train.objects(0).masks is None
@@ -252,7 +252,8 @@ def test_boxes_only(tmp_path, caplog):
 def test_some_objects_without_a_mask(tmp_path, caplog):
     content = table()
     content["annotations"][1]["segmentation"] = []
-    train, test = load_coco(write_set(tmp_path, content))
+    with caplog.at_level(logging.WARNING, "amcl"):
+        train, test = load_coco(write_set(tmp_path, content))
     assert not train.has_masks
     assert not test.has_masks  # one network is for both
     assert "1 of 6 objects have no mask" in caplog.text
