@@ -201,7 +201,8 @@ class DetectionSettings:
         """Raise an error, before anything is trained, if there is nothing to train on."""
         if self.data is None and self.train_annotations is None:
             raise ValueError(
-                "detection needs annotated images: name a folder in COCO's layout, as in `amcl detect "
-                "RUN --data COCO` (`amcl evaluate RUN --protocols detect --detect.data COCO`), or a "
-                "file with --train-annotations; builtin stands for small pictures of shapes."
+                "detection needs annotated images: name a folder in COCO's layout, as in "
+                "`amcl detect RUN --data COCO` (`amcl evaluate RUN --protocols detect "
+                "--detect.data COCO`), or a file with --train-annotations; builtin stands for "
+                "small pictures of shapes."
             )
