@@ -207,8 +207,8 @@ def open_start(
     except UndescribedError:
         if settings is None:
             raise
-        told = settings.metadata() | {"image_size": image_size}
-        return _open(name, _Options(**told, adapt=True), 0)
+        network = settings.metadata() | {"image_size": image_size}
+        return _open(name, _Options(**network, adapt=True), 0)
     if model.untrained:
         raise ValueError(
             f"{name!r} is a timm model without weights: timm:{name} takes those of timm. A run "

@@ -104,8 +104,8 @@ def find_only_source(root: Path, images: str | Path | None = None) -> Source:
 def find_images(path: Path, names: Sequence[str], folders: Sequence[Path], option: str) -> Path:
     """Return the folder in which the images of an annotation file are.
 
-    It is the first one that has the first image, or else the first one that exists: its absent
-    images are told. Folders are listed, as asking for each of COCO's images would take long.
+    It is the first one that has the first image, or else the first one that exists. Folders are
+    listed, as asking for each of COCO's images would take long.
 
     Args:
         path: The annotation file.

@@ -21,11 +21,11 @@ VERSION = 1  # raised when the pictures change, so that they are drawn again
 _TRAIN = 200
 _TEST = 50
 _SIZE = (96, 128)
-_EMPTY = 16  # one picture in so many has no shapes
+_EMPTY = 16  # one picture of this number has no shapes
 _MOST = 6  # shapes in a picture
 _RADIUS = (0.07, 0.30)  # of a shape, as a share of the shorter side
 _LEAST_VISIBLE = 0.6  # of a shape behind others
-_SMOOTHNESS = 4  # a pixel's share of a shape is measured on so many rows and columns
+_SMOOTHNESS = 4  # a pixel's share of a shape is measured on this number of rows and columns
 _CORNERS = {"circle": 40, "square": 4, "triangle": 3}
 
 Mask = NDArray[np.bool_]
