@@ -15,6 +15,7 @@ from PIL import Image
 from amcl.data.coco import load_coco
 from amcl.data.coco_masks import dense_masks, run_lengths
 from amcl.data.decode import UnreadableImage, decode_whole
+from amcl.data.records import FileRecord
 from amcl.errors import RunError
 from coco_sets import HEIGHT, WIDTH, annotation, table, write_images, write_json, write_set
 
@@ -489,19 +490,19 @@ def test_without_the_package_masks_are_an_error(tmp_path, monkeypatch):
 
 def test_pixels_are_decoded_whole(tmp_path, picture):
     path = picture(tmp_path / "a.png", width=70, height=31)
-    pixels = decode_whole(str(path), (31, 70))
+    pixels = decode_whole(FileRecord(str(path)), (31, 70))
     assert torch.equal(pixels.permute(1, 2, 0), torch.from_numpy(np.array(Image.open(path))))
     with pytest.raises(UnreadableImage, match=r"70 × 31 pixels instead of 31 × 70"):
-        decode_whole(str(path), (70, 31))
+        decode_whole(FileRecord(str(path)), (70, 31))
     with pytest.raises(UnreadableImage, match="folder"):
-        decode_whole(str(tmp_path), (31, 70))
+        decode_whole(FileRecord(str(tmp_path)), (31, 70))
 
 
 def test_limits_hold_for_whole_images(tmp_path, monkeypatch, picture):
     path = picture(tmp_path / "a.png", width=70, height=31)
     monkeypatch.setattr("amcl.data.decode.MAX_SIDE", 69)
     with pytest.raises(UnreadableImage, match="limit of 69 a side"):
-        decode_whole(str(path), (31, 70))
+        decode_whole(FileRecord(str(path)), (31, 70))
 
 
 def test_boxes_are_of_the_upright_image_or_of_the_stored_one(tmp_path, picture):
@@ -509,13 +510,13 @@ def test_boxes_are_of_the_upright_image_or_of_the_stored_one(tmp_path, picture):
     exif[0x0112] = 6  # turned by a quarter
     path = str(picture(tmp_path / "a.png", width=40, height=20, exif=exif))
     stored = torch.from_numpy(np.array(Image.open(path))).permute(2, 0, 1)
-    assert torch.equal(decode_whole(path, (20, 40)), stored)
-    assert torch.equal(decode_whole(path, (40, 20)), stored.rot90(-1, (1, 2)))
+    assert torch.equal(decode_whole(FileRecord(path), (20, 40)), stored)
+    assert torch.equal(decode_whole(FileRecord(path), (40, 20)), stored.rot90(-1, (1, 2)))
     with pytest.raises(UnreadableImage, match=r"20 × 40 pixels instead of 40 × 40"):
-        decode_whole(path, (40, 40))
+        decode_whole(FileRecord(path), (40, 40))
     exif[0x0112] = 3
     path = str(picture(tmp_path / "b.png", width=40, height=20, exif=exif))
-    assert torch.equal(decode_whole(path, (20, 40)), stored.rot90(2, (1, 2)))
+    assert torch.equal(decode_whole(FileRecord(path), (20, 40)), stored.rot90(2, (1, 2)))
 
 
 def test_a_file_of_another_size_is_unreadable(tmp_path):

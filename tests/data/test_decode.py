@@ -10,6 +10,7 @@ from PIL import Image, ImageOps
 from torch.nn.functional import interpolate
 
 from amcl.data.decode import UnreadableImage, decode, size
+from amcl.data.records import FileRecord
 
 
 def color(pixels):
@@ -19,7 +20,7 @@ def color(pixels):
 
 def test_a_picture_of_the_canvas_size_keeps_its_pixels(tmp_path, picture):
     path = picture(tmp_path / "a.png", width=32, height=32)
-    pixels, shape = decode(str(path), 32)
+    pixels, shape = decode(FileRecord(str(path)), 32)
     assert torch.equal(pixels.permute(1, 2, 0), torch.from_numpy(np.array(Image.open(path))))
     assert shape == (32, 32)
 
@@ -28,10 +29,10 @@ def test_other_sizes_are_squashed_and_remember_their_shape(tmp_path):
     halves = np.zeros((60, 200, 3), dtype=np.uint8)
     halves[:, 100:] = 255  # right half white: after squashing still the right half
     Image.fromarray(halves).save(tmp_path / "a.png")
-    pixels, shape = decode(str(tmp_path / "a.png"), 40)
+    pixels, shape = decode(FileRecord(str(tmp_path / "a.png")), 40)
     assert pixels.shape == (3, 40, 40)
     assert shape == (60, 200)
-    assert size(str(tmp_path / "a.png")) == (60, 200)
+    assert size(FileRecord(str(tmp_path / "a.png"))) == (60, 200)
     assert int(pixels[:, :, :18].max()) < 5
     assert int(pixels[:, :, 22:].min()) > 250
 
@@ -40,7 +41,7 @@ def test_scaling_down_does_not_alias(tmp_path):
     stripes = np.zeros((64, 64, 3), dtype=np.uint8)
     stripes[:, ::2] = 255
     Image.fromarray(stripes).save(tmp_path / "a.png")
-    pixels, _ = decode(str(tmp_path / "a.png"), 16)
+    pixels, _ = decode(FileRecord(str(tmp_path / "a.png")), 16)
     assert int(pixels.min()) > 110
     assert int(pixels.max()) < 145
 
@@ -64,7 +65,7 @@ def test_exif_orientation(tmp_path, orientation, kind):
     exif = Image.Exif()
     exif[0x0112] = orientation
     Image.fromarray(np.ascontiguousarray(stored)).save(tmp_path / f"a.{kind}", exif=exif)
-    pixels, shape = decode(str(tmp_path / f"a.{kind}"), 60)
+    pixels, shape = decode(FileRecord(str(tmp_path / f"a.{kind}")), 60)
     assert shape == (30, 60)
     assert int(pixels[:, :28, :18].min()) > 240
     assert int(pixels[:, 32:].max()) < 15
@@ -73,7 +74,7 @@ def test_exif_orientation(tmp_path, orientation, kind):
 
 def test_large_jpegs_are_decoded_at_a_fraction(tmp_path, picture):
     path = picture(tmp_path / "a.jpg", width=512, height=256)
-    drafted, shape = decode(str(path), 64)
+    drafted, shape = decode(FileRecord(str(path)), 64)
     assert shape == (256, 512)
     full = Image.open(path).resize((64, 64), Image.Resampling.BICUBIC)
     full = torch.from_numpy(np.array(full)).permute(2, 0, 1)
@@ -96,7 +97,7 @@ def test_large_jpegs_are_decoded_at_a_fraction(tmp_path, picture):
 )
 def test_modes_of_png(tmp_path, image, expected):
     image.save(tmp_path / "a.png")
-    pixels, _ = decode(str(tmp_path / "a.png"), 8)
+    pixels, _ = decode(FileRecord(str(tmp_path / "a.png")), 8)
     assert color(pixels) == expected
 
 
@@ -106,14 +107,14 @@ def test_palette_with_a_transparent_color(tmp_path):
     image.save(tmp_path / "opaque.png")
     image.save(tmp_path / "clear.png", transparency=1)
     image.save(tmp_path / "opaque.gif")
-    assert color(decode(str(tmp_path / "opaque.png"), 8)[0]) == [200, 100, 50]
-    assert color(decode(str(tmp_path / "opaque.gif"), 8)[0]) == [200, 100, 50]
-    assert color(decode(str(tmp_path / "clear.png"), 8)[0]) == [255, 255, 255]
+    assert color(decode(FileRecord(str(tmp_path / "opaque.png")), 8)[0]) == [200, 100, 50]
+    assert color(decode(FileRecord(str(tmp_path / "opaque.gif")), 8)[0]) == [200, 100, 50]
+    assert color(decode(FileRecord(str(tmp_path / "clear.png")), 8)[0]) == [255, 255, 255]
 
 
 def test_cmyk(tmp_path):
     Image.new("CMYK", (8, 8), (0, 255, 255, 0)).save(tmp_path / "a.jpg", quality=100)
-    red, green, blue = color(decode(str(tmp_path / "a.jpg"), 8)[0])
+    red, green, blue = color(decode(FileRecord(str(tmp_path / "a.jpg")), 8)[0])
     assert red > 250
     assert max(green, blue) < 5
 
@@ -121,12 +122,12 @@ def test_cmyk(tmp_path):
 def test_values_without_a_range_take_their_own(tmp_path):
     ramp = np.linspace(-3, 5, 64, dtype=np.float32).reshape(8, 8)
     Image.fromarray(ramp).save(tmp_path / "float.tif")
-    pixels, _ = decode(str(tmp_path / "float.tif"), 8)
+    pixels, _ = decode(FileRecord(str(tmp_path / "float.tif")), 8)
     assert (int(pixels.min()), int(pixels.max())) == (0, 255)
     ramp[0, 0] = np.nan
     Image.fromarray(ramp).save(tmp_path / "nan.tif")
     with pytest.raises(UnreadableImage, match=r"/nan\.tif: .*finite"):
-        decode(str(tmp_path / "nan.tif"), 8)
+        decode(FileRecord(str(tmp_path / "nan.tif")), 8)
 
 
 def gray(path, values, **settings):
@@ -139,18 +140,18 @@ def gray(path, values, **settings):
 @pytest.mark.parametrize("kind", ["png", "tif"])
 def test_fewer_bits_in_16_fill_the_range(tmp_path, bits, kind):
     ramp = np.linspace(0, 2**bits - 1, 64).round().reshape(8, 8)
-    pixels, _ = decode(gray(tmp_path / f"a.{kind}", ramp), 8)
+    pixels, _ = decode(FileRecord(gray(tmp_path / f"a.{kind}", ramp)), 8)
     expected = np.rint(ramp * (255 / (2**bits - 1)))
     assert (pixels[0].numpy() == expected).all()
     # A darker picture of the same camera keeps its darkness, to within two bits.
-    pixels, _ = decode(gray(tmp_path / f"b.{kind}", (ramp * 0.4).round()), 8)
+    pixels, _ = decode(FileRecord(gray(tmp_path / f"b.{kind}", (ramp * 0.4).round())), 8)
     assert pixels.max() == 102
 
 
 @pytest.mark.parametrize("step", [4, 16, 256, 257])
 def test_dark_values_that_were_scaled_up_to_16_bits_stay_dark(tmp_path, step):
     values = np.arange(16).reshape(4, 4) * step
-    pixels, _ = decode(gray(tmp_path / "a.png", values), 4)
+    pixels, _ = decode(FileRecord(gray(tmp_path / "a.png", values)), 4)
     assert (pixels[0].numpy() == np.rint(values * (255 / 65535))).all()
 
 
@@ -158,27 +159,27 @@ def test_a_tiff_may_say_its_range(tmp_path):
     values = np.arange(64).reshape(8, 8) + 1  # would fit 8 bits
     for number, tags in enumerate([{281: 4095}, {341: 4095}]):
         path = gray(tmp_path / f"{number}.tif", values, tiffinfo=tags)
-        pixels, _ = decode(path, 8)
+        pixels, _ = decode(FileRecord(path), 8)
         assert (pixels[0].numpy() == np.rint(values * (255 / 4095))).all(), tags
     path = gray(tmp_path / "wrong.tif", values + 900, tiffinfo={281: 255})  # is above what it says
-    assert decode(path, 8)[0].max() == round(964 * 255 / 1023)
+    assert decode(FileRecord(path), 8)[0].max() == round(964 * 255 / 1023)
 
 
 def test_pgm_is_scaled_by_its_reader(tmp_path):
     values = np.full((4, 4), 2048, dtype=">u2")
     (tmp_path / "a.pgm").write_bytes(b"P5 4 4 4095\n" + values.tobytes())
-    assert color(decode(str(tmp_path / "a.pgm"), 4)[0]) == [128, 128, 128]
+    assert color(decode(FileRecord(str(tmp_path / "a.pgm")), 4)[0]) == [128, 128, 128]
 
 
 def test_the_first_frame_of_an_animation(tmp_path):
     frames = [Image.new("RGB", (8, 8), c) for c in ("red", "blue")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert color(decode(str(tmp_path / "a.gif"), 8)[0]) == [255, 0, 0]
+    assert color(decode(FileRecord(str(tmp_path / "a.gif")), 8)[0]) == [255, 0, 0]
 
 
 def test_broken_exif_leaves_the_picture_as_it_is(tmp_path, picture):
     path = picture(tmp_path / "a.jpg", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
-    assert decode(str(path), 40)[0].shape == (3, 40, 40)
+    assert decode(FileRecord(str(path)), 40)[0].shape == (3, 40, 40)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -196,9 +197,9 @@ def test_strips_give_the_pixels_of_the_whole(tmp_path, monkeypatch, mode, orient
     exif[0x0112] = orientation
     path = str(tmp_path / "a.png")
     image.save(path, exif=exif, **{"transparency": 3} if mode == "P" else {})
-    whole, shape = decode(path, 24)
+    whole, shape = decode(FileRecord(path), 24)
     monkeypatch.setattr(sys.modules["amcl.data.decode"], "_STRIP", 300)
-    strips, shape_of_strips = decode(path, 24)
+    strips, shape_of_strips = decode(FileRecord(path), 24)
     assert shape == shape_of_strips
     assert torch.equal(strips, whole)
     if mode in ("L", "RGB"):
@@ -228,7 +229,7 @@ def test_no_copy_of_a_large_picture_is_whole(tmp_path, monkeypatch, mode, orient
             return plain(image, *args, **options)
 
         monkeypatch.setattr(where, name, recorded)
-    decode(str(tmp_path / "a.png"), 24)
+    decode(FileRecord(str(tmp_path / "a.png")), 24)
     assert len(sizes) >= 20
     assert max(sizes) <= 3000
 
@@ -243,7 +244,7 @@ def test_no_copy_of_a_large_picture_is_whole(tmp_path, monkeypatch, mode, orient
 def test_pictures_that_would_take_too_much_memory(tmp_path, width, height, reason):
     Image.new("1", (width, height)).save(tmp_path / "a.png", compress_level=1)
     with pytest.raises(UnreadableImage, match=reason):
-        decode(str(tmp_path / "a.png"), 8)
+        decode(FileRecord(str(tmp_path / "a.png")), 8)
 
 
 def broken_files(folder, picture):
@@ -274,7 +275,7 @@ def broken_files(folder, picture):
 def test_unreadable_files_say_why(tmp_path, picture):
     for name, reason in broken_files(tmp_path, picture).items():
         with pytest.raises(UnreadableImage, match=reason) as caught:
-            decode(str(tmp_path / name), 32)
+            decode(FileRecord(str(tmp_path / name)), 32)
         assert caught.value.path == str(tmp_path / name)
         assert str(tmp_path) not in caught.value.reason
 
@@ -287,7 +288,7 @@ def test_no_permission(tmp_path, picture, monkeypatch):
 
     monkeypatch.setattr(Image, "open", refuse)
     with pytest.raises(UnreadableImage, match=r"/a\.png: permission denied"):
-        decode(str(path), 32)
+        decode(FileRecord(str(path)), 32)
 
 
 def test_the_error_survives_processes_and_odd_names():

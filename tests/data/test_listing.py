@@ -8,6 +8,7 @@ from PIL import Image
 
 from amcl.data import decode, load_dataset
 from amcl.data.listing import list_images
+from amcl.data.records import FileRecord
 
 
 def names(listing, root):
@@ -73,7 +74,7 @@ def test_heic_is_read_with_the_extra(tmp_path):
     images = load_dataset(str(tmp_path), workers=0)
     assert (len(images.train), images.warnings, images.unreadable) == (3, (), ())
     assert images.train.shapes.tolist() == [[48, 64]] * 3
-    pixels, _ = decode.decode(str(tmp_path / "c"), 8)
+    pixels, _ = decode.decode(FileRecord(str(tmp_path / "c")), 8)
     assert (pixels.float().mean((1, 2)) - 20).abs()[1:].max() < 12
 
 

@@ -16,6 +16,7 @@ from amcl.data.coco_layout import Role, Source, find_only_source, find_source
 from amcl.data.coco_masks import Rle, mask_areas
 from amcl.data.decode import decode_whole
 from amcl.data.images import counted
+from amcl.data.records import FileRecord
 from amcl.data.shapes import builtin_shapes
 from amcl.data.split import choose_subset, split_train_validation
 from amcl.files import digest, expand_home
@@ -98,7 +99,7 @@ class CocoSet:
 
     def read(self, index: int) -> Tensor:
         """Return the pixels of an image, uint8 (3, H, W), or raise `UnreadableImage`."""
-        return decode_whole(self.path(index), self.shape(index))
+        return decode_whole(FileRecord(self.path(index)), self.shape(index))
 
     def objects(self, index: int) -> Objects:
         """Return the objects of an image."""

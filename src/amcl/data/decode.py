@@ -1,8 +1,6 @@
 """Decoding of an image file into RGB pixels on a square canvas."""
 
 import math
-import os
-import stat
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ from PIL import Image, UnidentifiedImageError
 from PIL.TiffImagePlugin import TiffImageFile
 from torch.nn.functional import interpolate
 
+from amcl.data.records import Record
 from amcl.printable import printable
 
 DECODING = 3  # raised when the same file gives other pixels, so that cached features are recomputed
@@ -94,7 +93,7 @@ class UnreadableImage(Exception):
         return f"{self.path}: {self.reason}"
 
 
-def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
+def decode(record: Record, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
     """Decode the first frame of an image file.
 
     The image is upright by its EXIF orientation, RGB (transparent parts on white), and squashed
@@ -102,7 +101,7 @@ def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
     `MAX_MEGAPIXELS` or with a side above `MAX_SIDE` are not decoded, which bounds the memory.
 
     Args:
-        path: The file.
+        record: The image.
         canvas: Side of the square in pixels.
 
     Returns:
@@ -111,7 +110,7 @@ def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
     Raises:
         UnreadableImage: The file is no image.
     """
-    with _open(path) as image:
+    with _open(record) as image:
         width, height = image.size
         _check_size(height, width)
         # JPEGs are decoded at 1/2, 1/4 or 1/8 where that is still no smaller than the canvas.
@@ -124,14 +123,14 @@ def decode(path: str, canvas: int) -> tuple[torch.Tensor, tuple[int, int]]:
     return pixels, (width, height) if orientation in _SWAPS_SIDES else (height, width)
 
 
-def decode_whole(path: str, size: tuple[int, int]) -> torch.Tensor:
+def decode_whole(record: Record, size: tuple[int, int]) -> torch.Tensor:
     """Decode the first frame of an image file in its own size.
 
     Pixels are those of `decode`. The image is upright by its EXIF orientation if it then has the
     size that is expected, and as it is stored if that has.
 
     Args:
-        path: The file.
+        record: The image.
         size: Height and width that are expected.
 
     Returns:
@@ -140,7 +139,7 @@ def decode_whole(path: str, size: tuple[int, int]) -> torch.Tensor:
     Raises:
         UnreadableImage: The file is no image, or one of another size.
     """
-    with _open(path) as image:
+    with _open(record) as image:
         _check_size(image.height, image.width)
         image.load()
         orientation = _orientation(image)
@@ -148,7 +147,7 @@ def decode_whole(path: str, size: tuple[int, int]) -> torch.Tensor:
         upright = stored[::-1] if orientation in _SWAPS_SIDES else stored
         if size not in (upright, stored):
             raise UnreadableImage(
-                path,
+                record.name,
                 f"{upright[1]:,} × {upright[0]:,} pixels instead of {size[1]:,} × {size[0]:,}, "
                 "width × height",
             )
@@ -203,51 +202,45 @@ def _strips(image: Image.Image, orientation: int = 1) -> Iterator[tuple[int, int
         yield start, stop, image.crop((begin, 0, end, across) if swaps else (0, begin, across, end))
 
 
-def size(path: str) -> tuple[int, int]:
-    """Return the (height, width) in a file's header, without its orientation."""
-    with _open(path) as image:
+def size(record: Record) -> tuple[int, int]:
+    """Return the (height, width) in an image's header, without its orientation."""
+    with _open(record) as image:
         return image.height, image.width
 
 
-def image_format(path: str) -> str | None:
+def image_format(record: Record) -> str | None:
     """Return the format of a file by its first bytes, whatever its name; None if it is no image.
 
     HEIF is recognized even if it cannot be read: see `FORMATS`.
     """
     try:
-        with _open(path, _RECOGNIZABLE) as image:
+        with _open(record, _RECOGNIZABLE) as image:
             return image.format
     except UnreadableImage:
-        return "HEIF" if _is_heif(path) else None
+        return "HEIF" if _is_heif(record) else None
 
 
-def _is_heif(path: str) -> bool:
-    if not os.path.isfile(path) or not os.access(path, os.R_OK):
+def _is_heif(record: Record) -> bool:
+    try:
+        with record.open() as file:
+            first = file.read(12)
+    except (OSError, ValueError):
         return False
-    with open(path, "rb") as file:
-        first = file.read(12)
     return first[4:8] == b"ftyp" and first[8:12] in _HEIF_BRANDS
 
 
 @contextmanager
-def _open(path: str, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
+def _open(record: Record, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
     try:
-        status = os.stat(path)
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait forever
-            is_folder = stat.S_ISDIR(status.st_mode)
-            kind = "a folder, not an image file" if is_folder else "not a regular file"
-            raise UnreadableImage(path, kind)
-        if status.st_size == 0:
-            raise UnreadableImage(path, "empty file (0 bytes)")
         # Pillow warns of odd metadata and of very large images that it still reads.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path, formats=formats) as image:
+            with record.open() as file, Image.open(file, formats=formats) as image:
                 yield image
     except UnreadableImage:
         raise
     except Exception as error:  # on broken files Pillow raises nearly any of Python's exceptions
-        raise UnreadableImage(path, _reason(error)) from error
+        raise UnreadableImage(record.name, _reason(error)) from error
 
 
 def _reason(error: Exception) -> str:

@@ -18,6 +18,7 @@ from amcl.data.images import (
 )
 from amcl.data.listing import Listing
 from amcl.data.options import LoadOptions
+from amcl.data.records import Records
 from amcl.data.split import choose_subset, sample, split_train_validation
 from amcl.data.stream import read_into_memory
 
@@ -56,7 +57,7 @@ def dataset_from_files(
     Returns:
         The data set.
     """
-    image_size, canvas, size_notes = choose_sizes(train.paths, options)
+    image_size, canvas, size_notes = choose_sizes(train.records, options)
     reader = _Reader(canvas, options)
     all_notes = [*notes, *size_notes, *_imbalance_note(train)]
     # Of all files, before it is known which can be read: where images are kept must not change
@@ -97,17 +98,17 @@ def dataset_from_files(
     )
 
 
-def choose_sizes(paths: Sequence[str], options: LoadOptions) -> tuple[int, int, list[str]]:
+def choose_sizes(records: Records, options: LoadOptions) -> tuple[int, int, list[str]]:
     """Choose the side of the views and that of the canvas.
 
     Args:
-        paths: Image files.
+        records: Encoded images.
         options: Options of `load_dataset`; sizes that are set there are taken.
 
     Returns:
         The side of the views, the side of the canvas, and notes on how they were chosen.
     """
-    shapes = _sample_shapes(paths)
+    shapes = _sample_shapes(records)
     notes = []
     image_size = options.image_size
     if image_size is None:
@@ -164,21 +165,21 @@ def _positions(chosen: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     return torch.isin(indices, chosen).nonzero().squeeze(1)
 
 
-def _sample_shapes(paths: Sequence[str]) -> list[tuple[int, int]]:
+def _sample_shapes(records: Records) -> list[tuple[int, int]]:
     """Return (height, width) of up to 100 readable images, from all over the list."""
-    step = max(1, len(paths) // HEADERS)
-    spread = [path for start in range(step) for path in paths[start::step]]
+    step = max(1, len(records) // HEADERS)
+    spread = (index for start in range(step) for index in range(start, len(records), step))
     shapes: list[tuple[int, int]] = []
     first_error: UnreadableImage | None = None
-    for path in spread:
+    for index in spread:
         try:
-            shapes.append(size(path))
+            shapes.append(size(records[index]))
         except UnreadableImage as error:
             first_error = first_error or error
         if len(shapes) == HEADERS:
             break
     if not shapes:
-        raise _none_readable(len(paths), str(first_error))
+        raise _none_readable(len(records), str(first_error))
     return shapes
 
 
@@ -200,7 +201,7 @@ class _Reader:
     def read(self, listing: Listing) -> tuple[Images, torch.Tensor]:
         """Return the images, and the indices of the files they were read from."""
         self.unreadable += listing.unreadable
-        files = FileImages(listing.paths, self.canvas)
+        files = FileImages(listing.records, self.canvas)
         if not self.options.fits_memory(files):
             return files, torch.arange(len(files))
         images, indices = self._decode(files)
@@ -229,15 +230,15 @@ class _Reader:
         """
         if self.options.subset is None:
             return None
-        usable = torch.ones(len(listing.paths), dtype=torch.bool)
-        checked = torch.zeros(len(listing.paths), dtype=torch.bool)
+        usable = torch.ones(len(listing), dtype=torch.bool)
+        checked = torch.zeros(len(listing), dtype=torch.bool)
         while True:
             chosen = choose_subset(listing.strata, self.options.subset, usable)
             new = chosen[~checked[chosen]]
             if len(new) == 0:
                 return usable
             checked[new] = True
-            _, readable = self._decode(FileImages(listing.select(new).paths, CHECK_SIZE))
+            _, readable = self._decode(FileImages(listing.select(new).records, CHECK_SIZE))
             usable[new] = False
             usable[new[readable]] = True
 

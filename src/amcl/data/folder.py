@@ -7,6 +7,7 @@ from amcl.data.file_dataset import dataset_from_files
 from amcl.data.images import DataSet, counted
 from amcl.data.listing import Listing, has_images, list_images
 from amcl.data.options import Labels, LoadOptions, missing_labels
+from amcl.data.records import FileRecords
 from amcl.data.split_folders import Role, Splits, find_splits, role_of
 
 _USES: dict[Role, str] = {
@@ -25,7 +26,7 @@ def load_folder(root: Path, options: LoadOptions) -> DataSet:
     if options.labels == "folders" and not splits.train:
         splits = Splits(root)  # all its folders are meant as classes, whatever their names are
     listings = _list_splits(splits)
-    if options.probe == "test" and not (splits.has("test") and listings["test"].paths):
+    if options.probe == "test" and not (splits.has("test") and len(listings["test"])):
         raise ValueError(
             f"{root} has no test split: put one in {root / 'test'} next to {root / 'train'}, or "
             "use probe='validation'."
@@ -92,7 +93,7 @@ def _list_splits(splits: Splits) -> dict[Role, Listing]:
 
 def _merge(listings: list[Listing]) -> Listing:
     return Listing(
-        sorted(path for listing in listings for path in listing.paths),
+        FileRecords(sorted(path for listing in listings for path in listing.paths)),
         unreadable=tuple(file for listing in listings for file in listing.unreadable),
         warnings=tuple(line for listing in listings for line in listing.warnings),
     )
@@ -140,7 +141,7 @@ def _label_splits(
     queries = None
     train, reason = label_split("train")
     split = options.split
-    if options.uses_labels and splits.has(split) and listings[split].paths and not reason:
+    if options.uses_labels and splits.has(split) and len(listings[split]) and not reason:
         queries, reason = label_split(split, train.classes)
         if reason:
             train = unlabeled
@@ -163,7 +164,7 @@ def _notes(splits: Splits, listings: dict[Role, Listing]) -> list[str]:
     parts = []
     for role, listing in listings.items():
         names = ", ".join(map(splits.name, splits.folders(role)))
-        parts.append(f"{names}: {counted(len(listing.paths), 'image')} {_USES[role]}")
+        parts.append(f"{names}: {counted(len(listing), 'image')} {_USES[role]}")
     return ["; ".join(parts)]
 
 

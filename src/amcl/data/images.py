@@ -1,15 +1,14 @@
 """Sets of images as tensors of bytes: in memory, or files that are decoded on demand."""
 
 import itertools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 
 from amcl.data.decode import DECODING, decode
+from amcl.data.records import FileRecords, Records
 from amcl.files import digest
 from amcl.settings import whole_number
 
@@ -87,12 +86,12 @@ class MemoryImages:
 
 
 class FileImages:
-    """N image files, each decoded to uint8 (3, canvas, canvas) when it is used.
+    """N encoded images, each decoded to uint8 (3, canvas, canvas) when it is used.
 
-    True heights and widths are known once a file is decoded: batches of `stream` have them.
+    True heights and widths are known once an image is decoded: batches of `stream` have them.
 
     Args:
-        paths: The files.
+        files: Paths of files, or encoded images that are stored in another way.
         canvas: Side in pixels of the square that images are squashed onto.
 
     Example:
@@ -103,14 +102,12 @@ class FileImages:
 
     shapes: None = None
 
-    def __init__(self, paths: Sequence[str], canvas: int) -> None:
+    def __init__(self, files: Sequence[str] | Records, canvas: int) -> None:
         self._side = whole_number("canvas", canvas, "give the side of the square in pixels")
-        # One block of bytes: worker processes share it, where a list of strings would be copied
-        # into each of them as reference counts change.
-        self._paths = np.array([os.fsencode(path) for path in paths], dtype=np.bytes_)
+        self._records = FileRecords(files) if isinstance(files, Sequence) else files
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return len(self._records)
 
     @property
     def canvas(self) -> tuple[int, int]:
@@ -118,12 +115,12 @@ class FileImages:
         return self._side, self._side
 
     def path(self, index: int) -> str:
-        """Return the path of a file."""
-        return os.fsdecode(bytes(self._paths[index]))
+        """Return the path of a file, or shard and name of an image in a shard."""
+        return self._records[index].name
 
     def decode(self, index: int) -> tuple[torch.Tensor, tuple[int, int]]:
         """Return pixels (3, H, W) and the true (height, width), or raise `UnreadableImage`."""
-        return decode(self.path(index), self._side)
+        return decode(self._records[index], self._side)
 
     def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
         pixels = torch.empty(len(indices), 3, *self.canvas, dtype=torch.uint8)
@@ -132,31 +129,18 @@ class FileImages:
         return pixels
 
     def fingerprint(self) -> str:
-        """Return a hash of paths, sizes, times of change, canvas, order and way of decoding."""
-        paths = map(self.path, range(len(self)))
-        lines = (f"{path} {_status(path, 'st_size', 'st_mtime_ns')}\n" for path in paths)
-        return digest([f"{DECODING} {self._side}".encode(), *map(os.fsencode, lines)])
+        """Return a hash of files, canvas, order and way of decoding."""
+        first = f"{DECODING} {self._side}".encode()
+        return digest(itertools.chain([first], self._records.fingerprint()))
 
     def identity(self) -> str:
-        """Return a hash of names below the common folder, and sizes: the same after a move."""
-        paths = [self.path(index) for index in range(len(self))]
-        root = os.path.commonpath([os.path.dirname(path) for path in paths]) if paths else ""
-        lines = (f"{os.path.relpath(p, root or '.')} {_status(p, 'st_size')}\n" for p in paths)
-        return digest([str(self._side).encode(), *map(os.fsencode, lines)])
+        """Return a hash that does not depend on where the files are: the same after a move."""
+        first = str(self._side).encode()
+        return digest(itertools.chain([first], self._records.identity()))
 
     def subset(self, indices: torch.Tensor) -> "FileImages":
-        """Return the files with these indices, in their order."""
-        images = FileImages((), self._side)
-        images._paths = self._paths[indices.numpy()]
-        return images
-
-
-def _status(path: str, *names: str) -> str:
-    try:
-        status = os.stat(path)
-    except OSError:  # reported when it is read
-        return "missing"
-    return " ".join(str(getattr(status, name)) for name in names)
+        """Return the images with these indices, in their order."""
+        return FileImages(self._records.select(indices), self._side)
 
 
 Images = MemoryImages | FileImages

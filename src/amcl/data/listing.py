@@ -17,6 +17,7 @@ from amcl.data.decode import (
     image_format,
 )
 from amcl.data.images import Unreadable
+from amcl.data.records import FileRecord, FileRecords, Records
 
 # Common image formats that are neither read nor recognized by their first bytes.
 _UNSUPPORTED = (
@@ -30,28 +31,36 @@ _EXTENSION = re.compile(r"\.[a-z]\w*~?", re.IGNORECASE)  # not the ".05 beach" o
 
 @dataclass(frozen=True)
 class Listing:
-    """Image files in a fixed order, with their classes if they have any."""
+    """Encoded images in a fixed order, with their classes if they have any."""
 
-    paths: list[str]
+    records: Records
     labels: torch.Tensor | None = None
     classes: tuple[str, ...] = ()
     unreadable: Unreadable = ()
     warnings: tuple[str, ...] = ()
     """Messages for the user about files that are not listed."""
 
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def paths(self) -> list[str]:
+        """The path of each file."""
+        return [self.records[index].name for index in range(len(self))]
+
     @property
     def strata(self) -> torch.Tensor:
-        """The labels, or one class for all files where they have none."""
-        return torch.zeros(len(self.paths)) if self.labels is None else self.labels
+        """The labels, or one class for all images where they have none."""
+        return torch.zeros(len(self)) if self.labels is None else self.labels
 
     def with_labels(self, labels: Sequence[int], classes: tuple[str, ...]) -> "Listing":
-        """Return the same files with classes."""
+        """Return the same images with classes."""
         return replace(self, labels=torch.tensor(labels, dtype=torch.long), classes=classes)
 
     def select(self, indices: torch.Tensor) -> "Listing":
-        """Return the files with these indices, in their order."""
+        """Return the images with these indices, in their order."""
         labels = None if self.labels is None else self.labels[indices]
-        return replace(self, paths=[self.paths[i] for i in indices.tolist()], labels=labels)
+        return replace(self, records=self.records.select(indices), labels=labels)
 
 
 def list_images(
@@ -80,7 +89,9 @@ def list_images(
             f"{' '.join([*warnings, ''])}Give the folder that holds the images, unpacked."
         )
     return Listing(
-        sorted(files.paths), unreadable=tuple(files.unreadable), warnings=tuple(warnings)
+        FileRecords(sorted(files.paths)),
+        unreadable=tuple(files.unreadable),
+        warnings=tuple(warnings),
     )
 
 
@@ -133,7 +144,7 @@ class _Files:
             extension = ""
         detected = None
         if not extension or self.others[extension] < _MOST_OPENED:
-            detected = image_format(path)
+            detected = image_format(FileRecord(path))
         if not extension and detected in FORMATS:
             self.paths.append(path)
             return

@@ -15,6 +15,7 @@ from amcl.data.images import DataSet, FileImages, Images, MemoryImages
 from amcl.data.listing import Listing, list_images
 from amcl.data.named import DATASETS, ValidationSource, data_root, load_named
 from amcl.data.options import BANK, Labels, LoadOptions, ProbeSplit, missing_labels
+from amcl.data.records import FileRecords
 from amcl.data.split_folders import Role, find_splits
 from amcl.files import expand_home
 
@@ -145,9 +146,9 @@ def load_all_images(
     for warning in listing.warnings:
         logger.warning(warning)
     paths = listing.paths
-    _, side, _ = choose_sizes(paths, options)
+    _, side, _ = choose_sizes(listing.records, options)
     return AllImages(
-        images=FileImages(paths, side),
+        images=FileImages(listing.records, side),
         names=[os.path.relpath(path, folder) for path in paths],
         paths=[os.path.abspath(path) for path in paths],
         labels=_folder_labels(folder, paths),
@@ -268,7 +269,7 @@ def _folder_labels(folder: Path, paths: list[str]) -> list[str]:
         if not inside:
             continue
         parts = [splits.parts(path) for path in inside]
-        listing, _ = label_by_folder(Listing(inside), parts, str(root), "auto")
+        listing, _ = label_by_folder(Listing(FileRecords(inside)), parts, str(root), "auto")
         if listing.labels is not None:
             classes = [listing.classes[index] for index in listing.labels.tolist()]
             names |= dict(zip(inside, classes, strict=True))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from amcl.data.listing import Listing
 from amcl.data.named import NamedDataSet, register_dataset
+from amcl.data.records import FileRecords
 from amcl.data.sets.imagenet import load_class_folders
 
 
@@ -28,7 +29,7 @@ def _list_annotated(folder: Path, classes: tuple[str, ...]) -> Listing:
             )
         paths.append(str(folder / "images" / name))
         labels.append(index[wordnet_id])
-    return Listing(paths).with_labels(labels, classes)
+    return Listing(FileRecords(paths)).with_labels(labels, classes)
 
 
 register_dataset(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from amcl.checkpoints.evaluations import Result
 from amcl.data.decode import UnreadableImage, decode_whole, size
+from amcl.data.records import FileRecord
 from amcl.report.blocks import Block, Gallery, Note, Paragraph, Picture, Section
 from amcl.report.runs import Run, beside
 from amcl.results import Table
@@ -75,11 +76,11 @@ def _pictures(run: Run, result: Result) -> list[Block]:
     lost = 0
     for number, name in enumerate(result.details.get("pictures", [])):
         try:
-            path = str(folder / f"{number:02d}.png")
-            shape = size(path)
+            picture = FileRecord(str(folder / f"{number:02d}.png"))
+            shape = size(picture)
             if max(shape) > _LARGEST:  # all pictures are held until the page is written
-                raise UnreadableImage(path, f"more than {_LARGEST:,} pixels a side")
-            pixels = decode_whole(path, shape)
+                raise UnreadableImage(picture.name, f"more than {_LARGEST:,} pixels a side")
+            pixels = decode_whole(picture, shape)
         except UnreadableImage:
             lost += 1
             continue
