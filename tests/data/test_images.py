@@ -35,11 +35,37 @@ def test_transposed_pixels_come_out_contiguous():
 
 
 @pytest.mark.parametrize(
-    "pixels", [torch.zeros(2, 3, 4, 4), torch.zeros(2, 4, 4, 3, dtype=torch.uint8)]
+    "pixels", [torch.zeros(2, 3, 4, 4).double(), torch.zeros(2, 4, 4, 3, dtype=torch.uint8)]
 )
-def test_pixels_are_bytes_channels_first(pixels):
-    with pytest.raises(ValueError, match=r"pixels must be uint8 \(N, 3, H, W\), got .*give RGB"):
+def test_pixels_are_of_a_known_type_channels_first(pixels):
+    known = r"pixels must be uint8, uint16 or float32 \(N, C, H, W\), got .*a plane for each"
+    with pytest.raises(ValueError, match=known):
         MemoryImages(pixels)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.float32])
+def test_images_have_any_number_of_channels(dtype):
+    images = MemoryImages(torch.arange(2 * 5 * 16).view(2, 5, 4, 4).to(dtype))
+    part = images.subset(torch.tensor([1]))
+    assert (part.channels, part.dtype) == (5, dtype)
+    assert part[torch.tensor([0])].dtype == dtype
+    assert part[torch.tensor([0])].tolist() == images[torch.tensor([1])].tolist()
+    known = {"name": "x", "train": images, "probe": None, "image_size": 4}
+    data = DataSet(**known, mean=(0.5,) * 5, std=(0.5,) * 5)
+    assert data.channels == 5
+    with pytest.raises(ValueError, match=r"std must be 5 numbers, one for each channel .*, got 3"):
+        DataSet(**known, mean=(0.5,) * 5, std=(0.5,) * 3)
+
+
+def test_fingerprints_tell_types_and_channels_apart():
+    zeros = torch.zeros(2, 3, 4, 4)
+    images = [
+        MemoryImages(zeros.to(torch.uint8)),
+        MemoryImages(zeros.to(torch.uint8).view(2, 3, 2, 8)),
+        MemoryImages(zeros.to(torch.uint16)),
+        MemoryImages(zeros.to(torch.uint8).view(6, 1, 4, 4)),
+    ]
+    assert len({each.fingerprint() for each in images}) == len(images)
 
 
 def test_shapes_and_labels_fit_the_images():

@@ -20,7 +20,7 @@ from amcl.backbones import (
 from amcl.checkpoints.card import model_card
 from amcl.checkpoints.files import export_backbone
 from amcl.checkpoints.loaded_model import LoadedModel
-from amcl.data.images import Rgb
+from amcl.data.images import PerChannel
 from amcl.tensor_files import read_safetensors
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD
 
@@ -61,8 +61,8 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         stem: Stem = "auto",
         patch: int | None = None,
         pool: Pool = "auto",
-        mean: Rgb = IMAGENET_MEAN,
-        std: Rgb = IMAGENET_STD,
+        mean: PerChannel = IMAGENET_MEAN,
+        std: PerChannel = IMAGENET_STD,
     ) -> None:
         super().__init__()
         settings = BackboneSettings(name=backbone, width=width, stem=stem, patch=patch, pool=pool)
@@ -145,6 +145,6 @@ def _no_weights(model_id: str) -> ValueError:
     )
 
 
-def _rgb(values: Sequence[float]) -> Rgb:
+def _rgb(values: Sequence[float]) -> PerChannel:
     red, green, blue = values  # a list where it comes from JSON
     return red, green, blue

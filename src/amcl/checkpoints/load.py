@@ -42,7 +42,7 @@ from amcl.checkpoints.published import (
 )
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.checkpoints.weights import load_weights, tables_of
-from amcl.data.images import Rgb
+from amcl.data.images import PerChannel
 from amcl.files import expand_home
 from amcl.seeds import seed_of
 from amcl.settings import non_negative, positive_number
@@ -62,8 +62,8 @@ class _Options:
     patch: int | None = None
     pool: Pool = "auto"
     image_size: int | None = None
-    mean: Rgb | None = None
-    std: Rgb | None = None
+    mean: PerChannel | None = None
+    std: PerChannel | None = None
     prefix: str | None = None
     pretrained: bool = False
     adapt: bool = False
@@ -429,7 +429,7 @@ def _random_backbone(name: str, options: _Options, seed: int) -> tuple[Backbone,
         return Backbone(settings, size), notes
 
 
-def _rgb(name: str, values: Sequence[float] | None) -> Rgb | None:
+def _rgb(name: str, values: Sequence[float] | None) -> PerChannel | None:
     if values is None:
         return None
     if len(values) != 3:

@@ -6,7 +6,7 @@ from typing import Any
 
 from amcl.backbones import Backbone
 from amcl.config import Config
-from amcl.data.images import Rgb
+from amcl.data.images import PerChannel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +17,9 @@ class LoadedModel:
     """Name for people: the run folder or file as the user typed it, or the timm model."""
     backbone: Backbone
     """The network, in evaluation mode and with `normalization` set."""
-    mean: Rgb
+    mean: PerChannel
     """Means of the channels it was trained with, for values in [0, 1]."""
-    std: Rgb
+    std: PerChannel
     """Standard deviations of the channels."""
     folder: Path | None = None
     """The run folder it belongs to."""

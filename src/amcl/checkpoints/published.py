@@ -20,7 +20,7 @@ from amcl.backbones import check_model, own_randomness, some
 from amcl.checkpoints.adapt import Table
 from amcl.checkpoints.files import read_safely
 from amcl.checkpoints.weights import tables_of
-from amcl.data.images import Rgb
+from amcl.data.images import PerChannel
 from amcl.errors import first_line
 from amcl.files import expand_home
 from amcl.settings import positive_number, whole_number
@@ -283,7 +283,7 @@ def network_of(published: Published) -> tuple[Any, list[str]]:
     return network, notes
 
 
-def normalization_of(published: Published) -> tuple[Rgb, Rgb]:
+def normalization_of(published: Published) -> tuple[PerChannel, PerChannel]:
     """Return mean and std of the channels that published weights were trained with."""
     import timm
 

@@ -14,7 +14,7 @@ class Batch:
     """The decoded images of one step.
 
     Args:
-        pixels: uint8 (n, 3, H, W).
+        pixels: uint8, uint16 or float32 (n, C, H, W).
         shapes: True heights and widths (n, 2) of the images; None if none was squashed.
         unreadable: Path and reason of each file that could not be read.
         positions: Positions (n,) within the step of the images that were read; None if all were.

@@ -12,8 +12,8 @@ from amcl.data.images import (
     Images,
     Labeled,
     MemoryImages,
+    PerChannel,
     Probe,
-    Rgb,
     counted,
 )
 from amcl.data.listing import Listing
@@ -23,8 +23,8 @@ from amcl.data.split import choose_subset, sample, split_train_validation
 from amcl.data.stream import read_into_memory
 
 # Those of ImageNet: photographs of nearly any kind come close to them.
-MEAN: Rgb = (0.485, 0.456, 0.406)
-STD: Rgb = (0.229, 0.224, 0.225)
+MEAN: PerChannel = (0.485, 0.456, 0.406)
+STD: PerChannel = (0.229, 0.224, 0.225)
 
 VIEW_SIZES = (32, 64, 96, 128, 224)
 HEADERS = 100  # files whose headers are read to choose sizes
@@ -40,8 +40,8 @@ def dataset_from_files(
     options: LoadOptions,
     *,
     notes: Sequence[str] = (),
-    mean: Rgb = MEAN,
-    std: Rgb = STD,
+    mean: PerChannel = MEAN,
+    std: PerChannel = STD,
 ) -> DataSet:
     """Make the data set of listed files: in memory if they fit, else decoded as they are used.
 

@@ -1,4 +1,4 @@
-"""Sets of images as tensors of bytes: in memory, or files that are decoded on demand."""
+"""Sets of images as tensors: in memory, or files that are decoded on demand."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,11 +8,12 @@ from typing import Literal
 import torch
 
 from amcl.data.decode import DECODING, decode
+from amcl.data.pixel_format import DTYPES, RGB, PixelFormat
 from amcl.data.records import FileRecords, Records
 from amcl.files import digest
 from amcl.settings import whole_number
 
-Rgb = tuple[float, float, float]
+PerChannel = tuple[float, ...]  # a number for each channel
 Unreadable = tuple[tuple[str, str], ...]  # (path, reason) of each file that is no image
 
 
@@ -20,7 +21,7 @@ class MemoryImages:
     """N images of one size in memory.
 
     Args:
-        pixels: uint8 (N, 3, H, W).
+        pixels: uint8, uint16 or float32 (N, C, H, W): 255, 65,535 and 1 are the brightest.
         shapes: True heights and widths (N, 2) of images that were squashed onto the canvas, so
             that crops can be drawn in their proportions; None if none was squashed.
 
@@ -33,10 +34,10 @@ class MemoryImages:
     """
 
     def __init__(self, pixels: torch.Tensor, shapes: torch.Tensor | None = None) -> None:
-        if pixels.dtype != torch.uint8 or pixels.dim() != 4 or pixels.shape[1] != 3:
+        if pixels.dtype not in DTYPES.values() or pixels.dim() != 4 or _is_channels_last(pixels):
             raise ValueError(
-                f"pixels must be uint8 (N, 3, H, W), got {pixels.dtype} {tuple(pixels.shape)}: "
-                "give RGB bytes, channels first."
+                f"pixels must be uint8, uint16 or float32 (N, C, H, W), got {pixels.dtype} "
+                f"{tuple(pixels.shape)}: give a plane for each channel, of RGB as uint8."
             )
         if shapes is not None and shapes.shape != (len(pixels), 2):
             raise ValueError(
@@ -49,6 +50,16 @@ class MemoryImages:
 
     def __len__(self) -> int:
         return len(self._pixels) if self._indices is None else len(self._indices)
+
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+        return self._pixels.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the pixels."""
+        return self._pixels.dtype
 
     @property
     def canvas(self) -> tuple[int, int]:
@@ -72,7 +83,10 @@ class MemoryImages:
         parts = torch.arange(len(self)).split(4096)
         pixels = (self[part].numpy().data for part in parts)
         shapes = b"" if self.shapes is None else self.shapes.contiguous().numpy().data
-        return digest(itertools.chain([str(self.canvas).encode()], pixels, [shapes]))
+        first = str(self.canvas)
+        if (self.channels, self.dtype) != (RGB.channels, RGB.dtype):
+            first += f" {self.channels} {self.dtype}"
+        return digest(itertools.chain([first.encode()], pixels, [shapes]))
 
     def identity(self) -> str:
         """Return a hash that does not depend on where images are stored: the fingerprint."""
@@ -86,7 +100,7 @@ class MemoryImages:
 
 
 class FileImages:
-    """N encoded images, each decoded to uint8 (3, canvas, canvas) when it is used.
+    """N encoded images, each decoded to (C, canvas, canvas) when it is used.
 
     True heights and widths are known once an image is decoded: batches of `stream` have them.
 
@@ -102,12 +116,24 @@ class FileImages:
 
     shapes: None = None
 
+    pixels: PixelFormat = RGB
+
     def __init__(self, files: Sequence[str] | Records, canvas: int) -> None:
         self._side = whole_number("canvas", canvas, "give the side of the square in pixels")
         self._records = FileRecords(files) if isinstance(files, Sequence) else files
 
     def __len__(self) -> int:
         return len(self._records)
+
+    @property
+    def channels(self) -> int:
+        """Number of channels."""
+        return self.pixels.channels
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the pixels."""
+        return self.pixels.dtype
 
     @property
     def canvas(self) -> tuple[int, int]:
@@ -119,28 +145,32 @@ class FileImages:
         return self._records[index].name
 
     def decode(self, index: int) -> tuple[torch.Tensor, tuple[int, int]]:
-        """Return pixels (3, H, W) and the true (height, width), or raise `UnreadableImage`."""
+        """Return pixels (C, H, W) and the true (height, width), or raise `UnreadableImage`."""
         return decode(self._records[index], self._side)
 
     def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
-        pixels = torch.empty(len(indices), 3, *self.canvas, dtype=torch.uint8)
+        pixels = torch.empty(len(indices), self.channels, *self.canvas, dtype=self.dtype)
         for row, index in zip(pixels, indices.tolist(), strict=True):
             row.copy_(self.decode(index)[0])
         return pixels
 
     def fingerprint(self) -> str:
         """Return a hash of files, canvas, order and way of decoding."""
-        first = f"{DECODING} {self._side}".encode()
+        first = f"{DECODING} {self._form}".encode()
         return digest(itertools.chain([first], self._records.fingerprint()))
 
     def identity(self) -> str:
         """Return a hash that does not depend on where the files are: the same after a move."""
-        first = str(self._side).encode()
-        return digest(itertools.chain([first], self._records.identity()))
+        return digest(itertools.chain([self._form.encode()], self._records.identity()))
 
     def subset(self, indices: torch.Tensor) -> "FileImages":
         """Return the images with these indices, in their order."""
         return FileImages(self._records.select(indices), self._side)
+
+    @property
+    def _form(self) -> str:
+        """The canvas and, unless it is 8-bit RGB, the format of the pixels."""
+        return str(self._side) if self.pixels == RGB else f"{self._side} {self.pixels}"
 
 
 Images = MemoryImages | FileImages
@@ -203,8 +233,8 @@ class DataSet:
             methods learn from them.
         probe: Labeled images to judge features on; None without labels.
         image_size: Side of the views in pixels.
-        mean: Mean of the channels, for values in [0, 1].
-        std: Standard deviation of the channels.
+        mean: Mean of each channel, for values in [0, 1].
+        std: Standard deviation of each channel.
         unreadable: Path and reason of each file that could not be read.
         notes: Choices made on the user's behalf, shown by `describe`.
         warnings: Messages about what may not be as the user means it.
@@ -223,11 +253,24 @@ class DataSet:
     labels: torch.Tensor | None = None
     probe: Probe | None
     image_size: int
-    mean: Rgb
-    std: Rgb
+    mean: PerChannel
+    std: PerChannel
     unreadable: Unreadable = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("mean", "std"):
+            if len(getattr(self, name)) != self.channels:
+                raise ValueError(
+                    f"{name} must be {counted(self.channels, 'number')}, one for each channel of "
+                    f"the images, got {len(getattr(self, name))}."
+                )
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of the images."""
+        return self.train.channels
 
     def describe(self) -> str:
         """Return a few lines on the number of images, the labels and the unreadable files."""
@@ -257,6 +300,11 @@ class DataSet:
                 f"the first: {path} ({reason})"
             )
         return "\n".join(lines)
+
+
+def _is_channels_last(pixels: torch.Tensor) -> bool:
+    """Return whether images seem to be (N, H, W, 3), which no picture is 3 pixels wide for."""
+    return pixels.shape[3] == 3 < pixels.shape[1]
 
 
 def counted(number: int, noun: str) -> str:

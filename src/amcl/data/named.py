@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 
 from amcl.data import cifar10
-from amcl.data.images import DataSet, Images, Labeled, MemoryImages, Probe, Rgb
+from amcl.data.images import DataSet, Images, Labeled, MemoryImages, PerChannel, Probe
 from amcl.data.options import LoadOptions
 from amcl.data.split import choose_subset, sample, split_train_validation
 from amcl.files import expand_home
@@ -45,8 +45,8 @@ class NamedDataSet:
     path: str
     instructions: str
     image_size: int
-    mean: Rgb
-    std: Rgb
+    mean: PerChannel
+    std: PerChannel
     load: Callable[[Path, "NamedDataSet", LoadOptions], DataSet]
     has_test_labels: bool = True
     validation_source: ValidationSource = "training"

@@ -93,4 +93,5 @@ class LoadOptions:
     def fits_memory(self, images: Images) -> bool:
         """Return whether the decoded images may be kept in memory."""
         height, width = images.canvas
-        return len(images) * 3 * height * width <= self.memory * 2**30
+        size = images.channels * images.dtype.itemsize * height * width
+        return len(images) * size <= self.memory * 2**30

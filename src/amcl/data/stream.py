@@ -73,7 +73,7 @@ def read_into_memory(
         The images that could be read, the indices of their files, and path and reason of others.
     """
     side = files.canvas[0]
-    pixels = torch.empty(len(files), 3, side, side, dtype=torch.uint8)
+    pixels = torch.empty(len(files), files.channels, side, side, dtype=files.dtype)
     shapes = torch.empty(len(files), 2, dtype=torch.long)
     read: list[torch.Tensor] = []
     unreadable: list[tuple[str, str]] = []
@@ -105,7 +105,8 @@ class _Decoder:
         self.current: Any = None
 
     def __call__(self, step: torch.Tensor) -> Batch:
-        pixels = torch.empty(len(step), 3, *self.files.canvas, dtype=torch.uint8)
+        files = self.files
+        pixels = torch.empty(len(step), files.channels, *files.canvas, dtype=files.dtype)
         shapes = torch.empty(len(step), 2, dtype=torch.long)
         positions: list[int] = []
         decoded: list[int] = []

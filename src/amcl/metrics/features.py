@@ -16,7 +16,7 @@ from amcl.views import Views, ViewSettings
 from amcl.views.views import IMAGENET_MEAN, IMAGENET_STD
 
 BATCH = 256
-Rgb = tuple[float, ...]
+PerChannel = tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +37,8 @@ class Transform:
     """
 
     image_size: int
-    mean: Rgb = IMAGENET_MEAN
-    std: Rgb = IMAGENET_STD
+    mean: PerChannel = IMAGENET_MEAN
+    std: PerChannel = IMAGENET_STD
     crop: float | None = None
 
     def __post_init__(self) -> None:

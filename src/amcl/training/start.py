@@ -12,7 +12,7 @@ from amcl.checkpoints.load import open_start
 from amcl.checkpoints.run_folder import Resumed, RunFolder
 from amcl.config import Config
 from amcl.data import DataSet
-from amcl.data.images import Rgb
+from amcl.data.images import PerChannel
 from amcl.errors import RunError
 from amcl.methods import Method, make_method
 from amcl.modules import is_vit
@@ -45,9 +45,9 @@ class FirstWeights:
     """The weights with timm's keys, adapted to the images and patches of the run."""
     notes: tuple[str, ...]
     """Sentences about their origin, and about what was adapted."""
-    mean: Rgb
+    mean: PerChannel
     """Means of the channels they were trained with."""
-    std: Rgb
+    std: PerChannel
     """Standard deviations of the channels."""
 
 
