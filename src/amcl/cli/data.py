@@ -9,7 +9,7 @@ import tyro
 
 from amcl.cli.options import read_options
 from amcl.data.download import DownloadError, download
-from amcl.data.load import suggestion
+from amcl.data.locate import suggestion
 from amcl.data.named import DATASETS, data_root
 
 

@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import tyro
 
-from amcl.data import absolute_source
+from amcl.data import absolute_source, source_name
 from amcl.files import expand_home
 from amcl.schedule import half_cosine, lr_factor
 from amcl.settings import (
@@ -49,8 +48,8 @@ class DataSettings:
     """What is trained on."""
 
     source: Annotated[str, tyro.conf.arg(name="data")] = "builtin"
-    """A folder of images, a named set (cifar10, cifar100, stl10, tinyimagenet, imagenet), or
-    builtin."""
+    """A folder of images, shards ('shards/{0000..0999}.tar'), a named set (cifar10, cifar100,
+    stl10, tinyimagenet, imagenet), or builtin."""
     data_root: str | None = field(default=None, metadata=NO_EFFECT)
     """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
     image_size: int | None = None
@@ -92,7 +91,7 @@ class DataSettings:
     @property
     def name(self) -> str:
         """Name of the data set; of a folder, the last part of its path."""
-        return Path(self.source).name or self.source
+        return source_name(self.source)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,13 +3,12 @@
 from amcl.data.batch import Batch
 from amcl.data.decode import UnreadableImage
 from amcl.data.images import DataSet, FileImages, Images, Labeled, MemoryImages, Probe
-from amcl.data.load import (
+from amcl.data.load import default_workers, load_all_images, load_dataset
+from amcl.data.locate import (
     absolute_source,
-    default_workers,
     has_test_split,
-    load_all_images,
-    load_dataset,
     same_source,
+    source_name,
     validation_source,
 )
 from amcl.data.named import missing_sets
@@ -31,6 +30,7 @@ __all__ = [
     "load_dataset",
     "missing_sets",
     "same_source",
+    "source_name",
     "stream",
     "validation_source",
 ]

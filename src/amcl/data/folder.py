@@ -1,40 +1,117 @@
 """A folder of images, nested in any way, with or without splits and classes."""
 
-from dataclasses import replace
+import os
 from pathlib import Path
+from typing import Self
 
-from amcl.data.file_dataset import dataset_from_files
-from amcl.data.images import DataSet, counted
+from amcl.data.images import DataSet
 from amcl.data.listing import Listing, has_images, list_images
-from amcl.data.options import Labels, LoadOptions, missing_labels
+from amcl.data.options import Labels, LoadOptions
 from amcl.data.records import FileRecords
+from amcl.data.source import Catalog, Source
 from amcl.data.split_folders import Role, Splits, find_splits, role_of
-
-_USES: dict[Role, str] = {
-    "train": "taken for training",
-    "validation": "kept for validation",
-    "test": "kept for evaluation",
-}
+from amcl.files import expand_home
 
 
-def load_folder(root: Path, options: LoadOptions) -> DataSet:
-    """Load the images below `root`; if it has splits, those of its training split.
+class Folder(Source):
+    """A folder of image files.
 
-    Without a validation split, and with labels, some images are held out to probe with.
+    Args:
+        root: The folder.
+        splits: Its splits; by default those that it has by the names of its folders.
     """
-    splits = find_splits(root)
-    if options.labels == "folders" and not splits.train:
-        splits = Splits(root)  # all its folders are meant as classes, whatever their names are
-    listings = _list_splits(splits)
-    if options.probe == "test" and not (splits.has("test") and len(listings["test"])):
-        raise ValueError(
-            f"{root} has no test split: put one in {root / 'test'} next to {root / 'train'}, or "
-            "use probe='validation'."
+
+    how_to_label = "Sort the images into <class>/<file>, or use labels='folders'"
+
+    def __init__(self, root: Path, splits: Splits | None = None) -> None:
+        self.root = root
+        self.splits = find_splits(root) if splits is None else splits
+
+    @classmethod
+    def find(cls, path: str) -> Self | None:
+        """Return the folder at a path; None if there is none."""
+        root = expand_home(path)
+        return cls(root) if path and root.is_dir() else None  # "" would be the working folder
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.root.absolute().name
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Path of the folder without links."""
+        return (str(self.root.resolve()),)
+
+    @property
+    def no_test_split(self) -> str:
+        """The message for a test on a folder without a test split."""
+        return (
+            f"{self.root} has no test split: put one in {self.root / 'test'} next to "
+            f"{self.root / 'train'}, or use probe='validation'."
         )
-    train, queries, reason = _label_splits(splits, listings, options)
-    notes = [*_notes(splits, listings), *([reason] if reason else [])]
-    data = dataset_from_files(root.absolute().name, train, queries, options, notes=notes)
-    return replace(data, warnings=_warnings(splits, listings))
+
+    def has(self, role: Role) -> bool:
+        """Return whether there is such a split, next to one to train on."""
+        return self.splits.has(role)
+
+    def where(self, role: Role, *, short: bool = False) -> str:
+        """Return the folders of a split, or the folder itself."""
+        folders = self.splits.folders(role)
+        name = self.splits.name if short else str
+        return ", ".join(map(name, folders)) or str(self.root)
+
+    def load(self, options: LoadOptions) -> DataSet:
+        """Load the images to train on, and those to probe with."""
+        if (
+            options.labels == "folders"
+            and not self.splits.train
+            and self.splits != Splits(self.root)
+        ):
+            # All its folders are meant as classes, whatever their names are.
+            return Folder(self.root, Splits(self.root)).load(options)
+        return super().load(options)
+
+    def listings(self) -> dict[Role, Listing]:
+        """List the images of each split; without one to train on, it is all other images."""
+        return _list_splits(self.splits)
+
+    def label(
+        self, role: Role, listing: Listing, mode: Labels, classes: tuple[str, ...] = ()
+    ) -> tuple[Listing, str]:
+        """Label images by the folders of the first level."""
+        parts = [self.splits.parts(path) for path in listing.paths]
+        return label_by_folder(listing, parts, self.where(role), mode, classes)
+
+    def warnings(self, listings: dict[Role, Listing]) -> list[str]:
+        """Return messages on folders that look like splits, and on files that are not read."""
+        return [*super().warnings(listings), *_warnings(self.splits)]
+
+    def catalog(self) -> Catalog:
+        """Return all images, with classes by folders, for each split by itself."""
+        listing = list_images(self.root)
+        paths = listing.paths
+        return Catalog(
+            listing,
+            names=[os.path.relpath(path, self.root) for path in paths],
+            paths=[os.path.abspath(path) for path in paths],
+            labels=self._class_names(paths),
+        )
+
+    def _class_names(self, paths: list[str]) -> list[str]:
+        """Return the class of each image, "" if it has none; nothing if no image has one."""
+        splits = self.splits
+        names: dict[str, str] = {}
+        for root in (*splits.train, *splits.not_trained_on) if splits.train else (self.root,):
+            inside = [path for path in paths if Path(path).is_relative_to(root)]
+            if not inside:
+                continue
+            parts = [splits.parts(path) for path in inside]
+            listing, _ = label_by_folder(Listing(FileRecords(inside)), parts, str(root), "auto")
+            if listing.labels is not None:
+                classes = [listing.classes[index] for index in listing.labels.tolist()]
+                names |= dict(zip(inside, classes, strict=True))
+        return [names.get(path, "") for path in paths] if names else []
 
 
 def label_by_folder(
@@ -122,55 +199,9 @@ def _why_unlabeled(parts: list[list[str]], names: tuple[str, ...], classes: tupl
     return ""
 
 
-def _label_splits(
-    splits: Splits, listings: dict[Role, Listing], options: LoadOptions
-) -> tuple[Listing, Listing | None, str]:
-    """Return files to train on, those of a split to probe with, and why there are no labels."""
-    unlabeled = listings["train"]
-    if not options.reads_labels:
-        return unlabeled, None, ""
-
-    def label_split(role: Role, classes: tuple[str, ...] = ()) -> tuple[Listing, str]:
-        listing = listings[role]
-        parts = [splits.parts(path) for path in listing.paths]
-        return label_by_folder(listing, parts, where(role), options.labels, classes)
-
-    def where(role: Role) -> str:
-        return ", ".join(map(str, splits.folders(role))) or str(splits.root)
-
-    queries = None
-    train, reason = label_split("train")
-    split = options.split
-    if options.uses_labels and splits.has(split) and len(listings[split]) and not reason:
-        queries, reason = label_split(split, train.classes)
-        if reason:
-            train = unlabeled
-            queries = None
-            reason = f"{where(split)}: {reason}"
-    if options.train_labels and reason:
-        raise ValueError(missing_labels(reason.removesuffix(": taken as unlabeled")))
-    if options.probe == "test" and reason:
-        raise ValueError(
-            f"probe='test' needs labels: {reason}. Sort the images into <class>/<file>, or use "
-            "labels='folders' or probe='none'."
-        )
-    return train, queries, reason
-
-
-def _notes(splits: Splits, listings: dict[Role, Listing]) -> list[str]:
-    """Return a note on the use of each split."""
-    if not splits.train:
-        return []
-    parts = []
-    for role, listing in listings.items():
-        names = ", ".join(map(splits.name, splits.folders(role)))
-        parts.append(f"{names}: {counted(len(listing), 'image')} {_USES[role]}")
-    return ["; ".join(parts)]
-
-
-def _warnings(splits: Splits, listings: dict[Role, Listing]) -> tuple[str, ...]:
-    """Return messages on folders that look like splits, and on files that are not read."""
-    lines = [line for listing in listings.values() for line in listing.warnings]
+def _warnings(splits: Splits) -> list[str]:
+    """Return messages on folders that look like splits."""
+    lines = []
     roles: tuple[Role, ...] = () if splits.train else ("validation", "test")
     for role in roles:
         for path in splits.folders(role):
@@ -192,4 +223,4 @@ def _warnings(splits: Splits, listings: dict[Role, Listing]) -> tuple[str, ...]:
                 f"{splits.name(path)} looks like a split, but its name is none of train, val and "
                 f"test: it {use}. Rename it if it is one."
             )
-    return tuple(lines)
+    return lines

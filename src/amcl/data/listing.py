@@ -105,6 +105,11 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
+def is_image_name(name: str) -> bool:
+    """Return whether a file is an image by its extension."""
+    return os.path.splitext(name)[1].lower() in EXTENSIONS
+
+
 def folder_id(path: str | Path) -> tuple[int, int]:
     """Return device and inode, which are the same by whatever path a folder is reached."""
     status = os.stat(path)
@@ -181,9 +186,7 @@ def _search(root: str, exclude: Collection[Path], *, only_first: bool = False) -
         visited.add(this)
         subfolders[:] = sorted(name for name in subfolders if not is_hidden(name))
         named_like_images += [
-            os.path.join(folder, name)
-            for name in subfolders
-            if os.path.splitext(name)[1].lower() in EXTENSIONS
+            os.path.join(folder, name) for name in subfolders if is_image_name(name)
         ]
         for name in names:
             if not is_hidden(name):

@@ -3,21 +3,16 @@
 import logging
 import os
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 
 import torch
 
 from amcl.data.builtin import load_builtin
 from amcl.data.file_dataset import choose_sizes
-from amcl.data.folder import label_by_folder, load_folder
 from amcl.data.images import DataSet, FileImages, Images, MemoryImages
-from amcl.data.listing import Listing, list_images
-from amcl.data.named import DATASETS, ValidationSource, data_root, load_named
+from amcl.data.locate import find_source, has_test_split
+from amcl.data.named import DATASETS, data_root, load_named
 from amcl.data.options import BANK, Labels, LoadOptions, ProbeSplit, missing_labels
-from amcl.data.records import FileRecords
-from amcl.data.split_folders import Role, find_splits
-from amcl.files import expand_home
 
 logger = logging.getLogger("amcl")
 
@@ -41,8 +36,9 @@ def load_dataset(
     """Load images to pre-train on.
 
     Args:
-        source: A folder, the name of a data set, or "builtin". A name comes first: write ./cifar10
-            for a folder with the name of a data set.
+        source: A folder, shards, the name of a data set, or "builtin". A name comes first: write
+            ./cifar10 for a folder with the name of a data set. Shards are a folder of them, or a
+            pattern such as shards/{0000..0999}.tar.
         root: Folder of the named data sets; else $AMCL_DATA, else ~/.cache/amcl.
         image_size: Side of the views in pixels. Default: that of the data set; for folders the
             largest of 32, 64, 96, 128 and 224 that the median short side of the images reaches.
@@ -96,7 +92,7 @@ def _load(source: str, root: Path | None, options: LoadOptions) -> DataSet:
         return load_builtin(options)
     if source in DATASETS:
         return load_named(source, data_root(root), options)
-    return load_folder(_existing_folder(source), options)
+    return find_source(source).load(options)
 
 
 @dataclass(frozen=True)
@@ -105,7 +101,7 @@ class AllImages:
 
     images: Images
     names: list[str]
-    """Paths below the folder, or split/number in a named data set."""
+    """Paths below the folder, shard/name in shards, or split/number in a named data set."""
     paths: list[str]
     """Absolute paths of the files; empty if there are none."""
     labels: list[str]
@@ -118,7 +114,7 @@ def load_all_images(
     """Load all images of a source, whatever their split, with their names and classes.
 
     Args:
-        source: A folder, the name of a data set, or "builtin".
+        source: A folder, shards, the name of a data set, or "builtin".
         root: Folder of the named data sets; else $AMCL_DATA, else ~/.cache/amcl.
         image_size: Side of the model's input in pixels.
         canvas: Side of the square that images are decoded to; by default as in `load_dataset`.
@@ -141,95 +137,16 @@ def load_all_images(
     )
     if source == "builtin" or source in DATASETS:
         return _all_named_images(source, root, options)
-    folder = _existing_folder(source)
-    listing = list_images(folder)
-    for warning in listing.warnings:
+    catalog = find_source(source).catalog()
+    for warning in catalog.listing.warnings:
         logger.warning(warning)
-    paths = listing.paths
-    _, side, _ = choose_sizes(listing.records, options)
+    _, side, _ = choose_sizes(catalog.listing.records, options)
     return AllImages(
-        images=FileImages(listing.records, side),
-        names=[os.path.relpath(path, folder) for path in paths],
-        paths=[os.path.abspath(path) for path in paths],
-        labels=_folder_labels(folder, paths),
+        images=FileImages(catalog.listing.records, side),
+        names=catalog.names,
+        paths=catalog.paths,
+        labels=catalog.labels,
     )
-
-
-def has_test_split(source: str) -> bool:
-    """Return whether a source has a labeled test split.
-
-    Args:
-        source: A folder, the name of a data set, or "builtin".
-
-    Returns:
-        True if features can be judged with ``probe="test"``.
-
-    Example:
-        >>> has_test_split("cifar10"), has_test_split("builtin")
-        (True, False)
-    """
-    if source in DATASETS:
-        return DATASETS[source].has_test_labels
-    return source != "builtin" and _has_split(source, "test")
-
-
-def validation_source(source: str) -> ValidationSource:
-    """Return where the images to validate on come from.
-
-    Args:
-        source: A folder, the name of a data set, or "builtin".
-
-    Returns:
-        "split" for a split of its own; "unused" for labeled images that are not pre-trained on;
-        "training" for images held out of those that are.
-
-    Example:
-        >>> [validation_source(name) for name in ("imagenet", "stl10", "cifar10")]
-        ['split', 'unused', 'training']
-    """
-    if source in DATASETS:
-        return DATASETS[source].validation_source
-    return "split" if source == "builtin" or _has_split(source, "validation") else "training"
-
-
-def absolute_source(source: str) -> str:
-    """Return a name of a source that means the same in every working folder.
-
-    A folder gets its absolute path. If there is none, the name stays, for the error to show.
-
-    Args:
-        source: A folder, the name of a data set, or "builtin".
-
-    Returns:
-        The absolute path of a folder; other names as they are.
-
-    Example:
-        >>> absolute_source("cifar10"), absolute_source("/data/../data")
-        ('cifar10', '/data/../data')
-    """
-    folder = Path(source)
-    if source in ("", "builtin", *DATASETS) or folder.is_absolute() or not folder.is_dir():
-        return source
-    return str(folder.resolve() if ".." in folder.parts else folder.absolute())
-
-
-def same_source(first: str, second: str) -> bool:
-    """Return whether two names mean the same source; a folder has many.
-
-    Args:
-        first: A folder, the name of a data set, or "builtin".
-        second: Another one.
-
-    Returns:
-        True if both are the same name, or paths of the same folder.
-
-    Example:
-        >>> same_source("images", "./more/../images/"), same_source("builtin", "./builtin")
-        (True, False)
-    """
-    if first == second or {first, second} & {"builtin", *DATASETS}:
-        return first == second
-    return expand_home(first).resolve() == expand_home(second).resolve()
 
 
 def default_workers() -> int:
@@ -245,40 +162,6 @@ def default_workers() -> int:
     if hasattr(os, "sched_getaffinity"):
         return min(8, len(os.sched_getaffinity(0)))
     return min(8, os.cpu_count() or 1)
-
-
-def suggestion(name: str) -> str:
-    """Return " Did you mean …?" if a data set or folder has nearly this name, else "".
-
-    >>> suggestion("cifar1O")
-    " Did you mean 'cifar10'?"
-    """
-    matches = get_close_matches(name.lower(), ["builtin", *DATASETS], n=1)
-    if not matches and (path := Path(name)).parent.is_dir():
-        folders = {entry.name: str(entry) for entry in path.parent.iterdir() if entry.is_dir()}
-        matches = [folders[match] for match in get_close_matches(path.name, folders, n=1)]
-    return f" Did you mean {matches[0]!r}?" if matches else ""
-
-
-def _folder_labels(folder: Path, paths: list[str]) -> list[str]:
-    """Return classes by folders, for each split by itself; "" for images that have none."""
-    splits = find_splits(folder)
-    names: dict[str, str] = {}
-    for root in (*splits.train, *splits.not_trained_on) if splits.train else (folder,):
-        inside = [path for path in paths if Path(path).is_relative_to(root)]
-        if not inside:
-            continue
-        parts = [splits.parts(path) for path in inside]
-        listing, _ = label_by_folder(Listing(FileRecords(inside)), parts, str(root), "auto")
-        if listing.labels is not None:
-            classes = [listing.classes[index] for index in listing.labels.tolist()]
-            names |= dict(zip(inside, classes, strict=True))
-    return [names.get(path, "") for path in paths] if names else []
-
-
-def _has_split(source: str, role: Role) -> bool:
-    folder = expand_home(source)
-    return folder.is_dir() and find_splits(folder).has(role)
 
 
 def _all_named_images(source: str, root: Path | None, options: LoadOptions) -> AllImages:
@@ -305,21 +188,4 @@ def _all_named_images(source: str, root: Path | None, options: LoadOptions) -> A
         ],
         paths=[],
         labels=[data.probe.classes[label] for label in labels.tolist()],
-    )
-
-
-def _existing_folder(source: str) -> Path:
-    folder = expand_home(source)
-    if source and folder.is_dir():  # an empty path would be the working folder
-        return folder
-    names = ", ".join(["builtin", *DATASETS])
-    if source and folder.exists():
-        raise NotADirectoryError(
-            f"{source!r} is a file: give the folder that holds the images, unpacked, or one of "
-            f"{names}."
-        )
-    here = f" (from here: {folder.absolute()})" if source and not folder.is_absolute() else ""
-    raise FileNotFoundError(
-        f"{source!r} is neither a folder nor a known data set{here}.{suggestion(source)} Give the "
-        f"folder that holds the images, or one of {names}."
     )

@@ -11,6 +11,7 @@ import torch
 from amcl.data import cifar10
 from amcl.data.images import DataSet, Images, Labeled, MemoryImages, PerChannel, Probe
 from amcl.data.options import LoadOptions
+from amcl.data.source import packed_source
 from amcl.data.split import choose_subset, sample, split_train_validation
 from amcl.files import expand_home
 from amcl.registry import Registry
@@ -130,7 +131,7 @@ def missing_sets(names: Sequence[str], root: str | Path | None = None) -> list[s
             folder = data_root(Path(root) if root else None)
             if not DATASETS[name].exists(folder):
                 messages.append(str(DATASETS[name].missing_error(folder)))
-        elif name != "builtin" and not expand_home(name).is_dir():
+        elif name != "builtin" and not (expand_home(name).is_dir() or packed_source(name)):
             messages.append(f"There is no folder {name!r}.")
     return messages
 

@@ -1,0 +1,1 @@
+"""Shards: tar archives of encoded images, any of which is reached by its number."""
