@@ -29,6 +29,7 @@ from amcl.cli import (
     analyze,
     compare,
     cost,
+    curate,
     embed,
     evaluate,
     export,
@@ -95,7 +96,7 @@ def evaluations():
     """Every other command with options that the documents tell a reader to type."""
     for document in DOCUMENTS:
         for line in document.read_text().splitlines():
-            if found := re.match(r"\s*amcl (evaluate|embed|export|compare)( .*)$", line):
+            if found := re.match(r"\s*amcl (evaluate|embed|export|compare|curate)( .*)$", line):
                 args = re.split(r"\s{3,}| #", found[2])[0]
                 yield pytest.param(found[1], args, id=f"{found[1]}{args}"[:50])
 
@@ -107,7 +108,12 @@ def test_commands_of_evaluation_are_understood(command, args):
         options, _ = evaluate.parse(words)
         assert set(options.protocols) <= set(PROTOCOLS.names())
     else:
-        commands = {"embed": embed.Embed, "export": export.Export, "compare": compare.Compare}
+        commands = {
+            "embed": embed.Embed,
+            "export": export.Export,
+            "compare": compare.Compare,
+            "curate": curate.Curate,
+        }
         tyro.cli(commands[command], args=words)
 
 

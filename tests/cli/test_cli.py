@@ -247,7 +247,7 @@ def test_help(capsys):
         *((m, f"pretrain --method {m}") for m in METHODS),
         *((t, f"pretrain --temperature {t}") for t in TEMPERATURES_APART),
         *((n, n) for n in ("evaluate", "detect", "predict", "embed", "export", "compare", "cost")),
-        *((n, n) for n in ("search", "sweep")),
+        *((n, n) for n in ("search", "sweep", "curate")),
         *((n, n) for n in ("analyze", "reproduce")),
     ],
 )

@@ -29,6 +29,7 @@ COMMANDS = {
     "cost": "parameters and FLOPs, with and without AMCL",
     "predict": "name the classes of new pictures by a fine-tuned classifier",
     "embed": "write the features of images with their file names",
+    "curate": "find copies, odd images, leaks, and what to label first in a folder",
     "export": "a run as files for other tools: timm, ONNX, a model card",
     "recipes": "list recipes, or show one",
     "data": "fetch a named data set",

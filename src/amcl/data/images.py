@@ -140,6 +140,11 @@ class FileImages:
         """Height and width of the stored images."""
         return self._side, self._side
 
+    @property
+    def records(self) -> Records:
+        """The encoded images."""
+        return self._records
+
     def path(self, index: int) -> str:
         """Return the path of a file, or shard and name of an image in a shard."""
         return self._records[index].name

@@ -59,18 +59,35 @@ class FeatureCache:
             transform: How an image becomes the input of the model.
             compute: Returns the features batch by batch.
         """
-        source = {
-            "format": FORMAT,
-            "model": fingerprint(model),
-            "images": images.fingerprint(),
-            "transform": asdict(transform),
-        }
-        key = digest([json.dumps(source, sort_keys=True).encode()])[:16]
-        values = self.folder / f"{key}.npy"
-        description = self.folder / f"{key}.json"
+        source = _source(model, images, transform)
+        values, description = self._files(source)
         if not description.exists():
             _write(values, description, source, len(images), compute())
         return _read(values, description, source)
+
+    def has(self, model: nn.Module, images: Images, transform: Transform) -> bool:
+        """Return whether the features were computed before.
+
+        Args:
+            model: The module that computes them.
+            images: The images.
+            transform: How an image becomes the input of the model.
+        """
+        return self._files(_source(model, images, transform))[1].exists()
+
+    def path(self, model: nn.Module, images: Images, transform: Transform) -> Path:
+        """Return the file that holds the values, a NumPy array (n, D).
+
+        Args:
+            model: The module that computes them.
+            images: The images.
+            transform: How an image becomes the input of the model.
+        """
+        return self._files(_source(model, images, transform))[0]
+
+    def _files(self, source: dict[str, Any]) -> tuple[Path, Path]:
+        key = digest([json.dumps(source, sort_keys=True).encode()])[:16]
+        return self.folder / f"{key}.npy", self.folder / f"{key}.json"
 
 
 def cached_features(
@@ -99,6 +116,15 @@ def cached_features(
         return feature_batches(model, images, transform, device=device, workers=workers)
 
     return FeatureCache(folder).get(model, images, transform, compute)
+
+
+def _source(model: nn.Module, images: Images, transform: Transform) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "model": fingerprint(model),
+        "images": images.fingerprint(),
+        "transform": asdict(transform),
+    }
 
 
 def _write(

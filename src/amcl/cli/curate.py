@@ -1,0 +1,86 @@
+"""`amcl curate`: copies, odd and ambiguous images of a folder, and what to label first."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from amcl.cli.command import command
+from amcl.cli.model import Model, ModelOptions
+from amcl.cli.options import read_options
+from amcl.cli.output import print_line, results_console
+from amcl.curation import CurationSettings, curate
+from amcl.curation.settings import Export, LinkKind
+from amcl.curation.summary import summary
+from amcl.training.display import log_to_console
+from amcl.training.hardware import set_threads
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curate(CurationSettings):
+    """Find copies, odd and ambiguous images of a folder, and those to label first.
+
+    It writes a table, and lists to act on; nothing is moved or deleted.
+
+    amcl curate runs/first --data FOLDER --out curation
+
+    amcl curate timm:resnet50 --data FOLDER --out curation --select 1000 --by balanced
+    """
+
+    model: Model
+    data: str
+    """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
+    out: Path
+    """Folder of the results, new; the same command resumes one that was interrupted."""
+    against: str | None = None
+    """Another set, such as a test set: leaks.csv lists the images that stand in both."""
+    link: Path | None = None
+    """A new folder for links to the images that are kept, or to those that are selected."""
+    link_kind: LinkKind = "symbolic"
+    """symbolic links, hard links, or copies of the files."""
+    export: tuple[Export, ...] = ()
+    """Other tools that the table is written for: fiftyone, coco, huggingface, lightly."""
+    reuse: Path | None = None
+    """Folder of an earlier curation: take over what was measured there of the same images."""
+    data_root: Path | None = None
+    """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
+    canvas: int | None = None
+    """Pixels a side that pictures are decoded to; none: 1.5 times the input."""
+    crop: float | None = None
+    """A central square of this share of the shorter side, 0: all of the picture; none: 0.875 where
+    pictures are decoded larger than inputs of more than 64 pixels, else all."""
+    workers: int | None = None
+    """Processes that decode pictures; none: one a core, at most 8."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """auto: a GPU where there is one."""
+    threads: int = 0
+    """CPU threads; 0: as torch chooses."""
+    weights: Annotated[ModelOptions, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=ModelOptions
+    )
+
+
+@command("amcl curate", "What was measured is kept: the same command resumes.")
+def main(args: list[str]) -> None:
+    """Run the command."""
+    options = read_options(Curate, args, command="amcl curate")
+    log_to_console()
+    set_threads(options.threads)
+    curation = curate(
+        options.weights.open(options.model),
+        options.data,
+        options.out,
+        CurationSettings(**{f.name: getattr(options, f.name) for f in fields(CurationSettings)}),
+        against=options.against,
+        link=options.link,
+        link_kind=options.link_kind,
+        export=options.export,
+        reuse=options.reuse,
+        data_root=options.data_root,
+        canvas=options.canvas,
+        crop=options.crop,
+        workers=options.workers,
+        accelerator=options.accelerator,
+    )
+    print_line(summary(curation), results_console())
