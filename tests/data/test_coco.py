@@ -282,6 +282,39 @@ def test_classes_are_those_to_train_on(tmp_path):
         load_coco(write_set(tmp_path / "other", test=others))
 
 
+def test_categories_that_are_kept(tmp_path):
+    root = write_set(tmp_path)
+    everything, _ = load_coco(root)
+    train, test = load_coco(root, categories=("dog", "cat"))
+    assert train.classes == test.classes == ("cat", "dog")  # in the order of the file
+    assert train.class_ids == (2, 9)
+    assert len(train) == len(everything)  # images without them stay
+    for index in range(len(train)):
+        before, after = everything.objects(index), train.objects(index)
+        kept = [i for i, k in enumerate(before.labels) if everything.classes[k] != "bird"]
+        assert torch.equal(after.boxes, before.boxes[kept])
+        assert torch.equal(after.areas, before.areas[kept])
+        assert torch.equal(after.crowd, before.crowd[kept])
+        assert after.masks == [before.masks[i] for i in kept]
+        names = [train.classes[k] for k in after.labels]
+        assert names == [everything.classes[before.labels[i]] for i in kept]
+    assert sum(len(train.objects(i).labels) for i in range(len(train))) > 0
+    assert train.fingerprint() != everything.fingerprint()
+    [bird], _ = (part.classes for part in load_coco(root, categories=["bird"]))
+    assert bird == "bird"
+
+
+def test_categories_that_are_not_there(tmp_path):
+    root = write_set(tmp_path)
+    with pytest.raises(ValueError, match="--categories 'dgo': .* did you mean dog. They have cat"):
+        load_coco(root, categories=("cat", "dgo"))
+    content = table()
+    content["categories"].append({"id": 77, "name": "unicorn"})
+    root = write_set(tmp_path / "rare", content, content)
+    with pytest.raises(ValueError, match="'unicorn': none of the .* training images has an object"):
+        load_coco(root, categories=("unicorn",))
+
+
 def test_two_classes_of_one_name_stay_apart(tmp_path):
     content = table()
     content["categories"][0]["name"] = "cat"  # as exports of Roboflow have it

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from amcl.data.coco_categories import of_categories, with_same_classes
 from amcl.data.coco_file import Annotations, read_annotations
 from amcl.data.coco_layout import Role, Source, find_only_source, find_source
 from amcl.data.coco_masks import Rle, mask_areas
@@ -23,6 +24,8 @@ from amcl.files import digest, expand_home
 from amcl.settings import whole_number
 
 logger = logging.getLogger("amcl")
+
+_LEFT_OUT = -1  # label of objects whose category was left out; it is that of the last of a list
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +107,12 @@ class CocoSet:
     def objects(self, index: int) -> Objects:
         """Return the objects of an image."""
         boxes, areas = self.file_values(index)
-        span = self._span(index)
+        rows = self._rows(index)
         corners = np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
         return Objects(
             boxes=torch.from_numpy(corners.astype(np.float32)),
-            labels=torch.from_numpy(self._annotations.labels[span].copy()),
-            crowd=torch.from_numpy(self._annotations.crowd[span].copy()),
+            labels=torch.from_numpy(self._annotations.labels[rows]),
+            crowd=torch.from_numpy(self._annotations.crowd[rows]),
             areas=torch.from_numpy(areas.astype(np.float32)),
             masks=self._rles(index),
         )
@@ -124,9 +127,9 @@ class CocoSet:
             Left, top, width and height (n, 4), and areas (n,). An object that has none in the file
             has that of its mask or, without masks, that of its box.
         """
-        span = self._span(index)
-        boxes = self._annotations.boxes[span].copy()
-        areas = self._annotations.areas[span].copy()
+        rows = self._rows(index)
+        boxes = self._annotations.boxes[rows]
+        areas = self._annotations.areas[rows]
         missing = np.isnan(areas)
         if missing.any():
             rles = self._rles(index)
@@ -147,12 +150,22 @@ class CocoSet:
             classes: Name of each class by its id, with all classes of this set.
         """
         index_of = {identity: index for index, identity in enumerate(classes)}
-        indices = np.array([index_of[identity] for identity in self.class_ids], np.int64)
-        labels = indices[self._annotations.labels]
-        annotations = replace(self._annotations, classes=classes, labels=labels)
-        images = CocoSet(self.name, self._folder, annotations, has_masks=self.has_masks)
-        images._indices = self._indices
-        return images
+        return self._with_labels(classes, [index_of[identity] for identity in self.class_ids])
+
+    def with_categories(self, names: Sequence[str]) -> "CocoSet":
+        """Return the same images with the objects of some classes alone.
+
+        Args:
+            names: Names of these classes, in any order.
+        """
+        classes = {
+            identity: name
+            for identity, name in zip(self.class_ids, self.classes, strict=True)
+            if name in names
+        }
+        index_of = {identity: index for index, identity in enumerate(classes)}
+        indices = [index_of.get(identity, _LEFT_OUT) for identity in self.class_ids]
+        return self._with_labels(classes, indices)
 
     def without_masks(self) -> "CocoSet":
         """Return the same images with boxes only."""
@@ -168,17 +181,25 @@ class CocoSet:
         masks = [] if self._masks is None else self._masks.parts()
         return digest([repr(file.classes).encode(errors="replace"), *parts, *masks])
 
-    def _span(self, index: int) -> slice:
+    def _with_labels(self, classes: dict[int, str], indices: Sequence[int]) -> "CocoSet":
+        """Return the same images with other classes, by the new index of each present one."""
+        labels = np.array([*indices, _LEFT_OUT], np.int64)[self._annotations.labels]
+        annotations = replace(self._annotations, classes=classes, labels=labels)
+        images = CocoSet(self.name, self._folder, annotations, has_masks=self.has_masks)
+        images._indices = self._indices
+        return images
+
+    def _rows(self, index: int) -> NDArray[np.int64]:
+        """Return the places of the objects of an image among those of all."""
         image = self._indices[index]
         start, stop = self._annotations.ends[image : image + 2].tolist()
-        return slice(start, stop)
+        return start + np.flatnonzero(self._annotations.labels[start:stop] != _LEFT_OUT)
 
     def _rles(self, index: int) -> list[Rle] | None:
         if self._masks is None:
             return None
-        span = self._span(index)
         size = self.shape(index)
-        return [self._masks.rle(number, size) for number in range(span.start, span.stop)]
+        return [self._masks.rle(number, size) for number in self._rows(index).tolist()]
 
 
 def load_coco(
@@ -188,6 +209,7 @@ def load_coco(
     train_images: str | Path | None = None,
     test_annotations: str | Path | None = None,
     test_images: str | Path | None = None,
+    categories: Sequence[str] = (),
     seed: int = 0,
     subset: int | None = None,
 ) -> tuple[CocoSet, CocoSet]:
@@ -203,6 +225,8 @@ def load_coco(
         train_images: Folder of these images.
         test_annotations: Annotation file of the images to evaluate on.
         test_images: Folder of these images.
+        categories: Names of the categories whose objects are kept; none: all. Images without any of
+            them stay.
         seed: Seed of the choice of images that are held out.
         subset: Number of images to train on; None for all. It is the same for every seed.
 
@@ -212,7 +236,8 @@ def load_coco(
 
     Raises:
         FileNotFoundError: A file or folder is missing, or images that annotations name are.
-        ValueError: A file is not in COCO's format, or the two do not fit each other.
+        ValueError: A file is not in COCO's format, the two do not fit each other, or a category is
+            unknown.
 
     Example:
         >>> load_coco("no/such/folder")
@@ -242,14 +267,15 @@ def load_coco(
                 f"--test-images {test_images} has no annotations: name their file with "
                 "--test-annotations."
             )
-        return _hold_out(train, seed, subset)
+        train, test = _hold_out(train, seed, subset)
+        return of_categories(train, test, categories)
     test = _load(name, "test", test_source)
-    test = _with_same_classes(train, test)
+    test = with_same_classes(train, test)
     if train.has_masks != test.has_masks:
         without = (test_source if train.has_masks else train_source).annotations
         logger.warning("%s has no masks: those of the other annotations are left out", without)
         train, test = train.without_masks(), test.without_masks()
-    return train.subset(_choose(len(train), subset)), test
+    return of_categories(train.subset(_choose(len(train), subset)), test, categories)
 
 
 def _root(data: str | Path | None) -> Path | None:
@@ -314,20 +340,3 @@ def _choose(total: int, subset: int | None) -> Tensor:
 def _checked(subset: int | None) -> int | None:
     advice = "give the number of images to train on, or None for all"
     return None if subset is None else whole_number("subset", subset, advice)
-
-
-def _with_same_classes(train: CocoSet, test: CocoSet) -> CocoSet:
-    """Return the second set with the classes of the first, which may have more."""
-    names = dict(zip(train.class_ids, train.classes, strict=True))
-    others = [
-        f"{name} (id {identity})"
-        for identity, name in zip(test.class_ids, test.classes, strict=True)
-        if names.get(identity) != name
-    ]
-    if others:
-        raise ValueError(
-            f"{len(others)} of {len(test.classes)} categories to evaluate on are not in the "
-            "annotations to train on: "
-            f"{', '.join(others[:5])}. Give both files the same ids and names."
-        )
-    return test.with_classes(names)

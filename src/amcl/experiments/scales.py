@@ -37,6 +37,8 @@ class Scale:
         protocols: Settings of the protocols.
         pairs: Settings of the pairs of views.
         few: Whether axes have a few of their values only.
+        detector_patch: Pixels a side of the patches of the vision transformers that detectors start
+            from; None for those of the other tables.
     """
 
     name: ScaleName
@@ -48,6 +50,7 @@ class Scale:
     protocols: dict[str, Any]
     pairs: PairSettings
     few: bool = False
+    detector_patch: int | None = None
 
     def config(self, data: str, method: str) -> Config:
         """Return a method as published, on this set, at this scale."""
@@ -177,6 +180,7 @@ SCALES: dict[str, Scale] = {
                 ),
             },
             pairs=PairSettings(images=500),
+            detector_patch=8,
         ),
         Scale(
             name="paper",

@@ -84,7 +84,8 @@ class DetectionData:
     def of(settings: DetectionSettings) -> "DetectionData":
         """Read the annotations that settings name."""
         settings.check()
-        train, test = load_coco(**settings.image_files(), subset=settings.subset)
+        files = settings.image_files()
+        train, test = load_coco(**files, categories=settings.categories, subset=settings.subset)
         return DetectionData(train=train, test=test)
 
     def longest(self) -> int:

@@ -28,6 +28,7 @@ from amcl.evaluation.detection.vision_transformer import VisionTransformerMaps
 _PUBLISHED = 1024  # pixels a side of the images for which sizes of anchors were published
 _FEATURES = 4  # channels of a box head's linear layers, for each of its convolutions
 _DETECTIONS = 100  # of an image, at most, as COCO counts
+_PROPOSALS = {"train": (2000, 500), "test": (1000, 250)}  # as published, and the least
 
 
 class Anchors(AnchorGenerator):  # type: ignore[misc]
@@ -99,6 +100,30 @@ def roi_pool(side: int, image_size: int) -> MultiScaleRoIAlign:
     return pool
 
 
+def proposals(image_size: int) -> dict[str, int]:
+    """Return numbers of proposals in proportion to the images, as arguments of torchvision.
+
+    With those that were published for large images, small ones spend most of their time in
+    comparing proposals.
+
+    Args:
+        image_size: Pixels a side of the images.
+
+    Returns:
+        Numbers of each level before overlapping ones are removed, and of an image after it.
+
+    Example:
+        >>> proposals(1024)["rpn_post_nms_top_n_test"], proposals(128)["rpn_post_nms_top_n_test"]
+        (1000, 250)
+    """
+    share = min(image_size / _PUBLISHED, 1.0)
+    return {
+        f"rpn_{place}_nms_top_n_{stage}": max(round(published * share), least)
+        for stage, (published, least) in _PROPOSALS.items()
+        for place in ("pre", "post")
+    }
+
+
 def region_cnn(body: PyramidBackbone, settings: DetectorSettings) -> nn.Module:
     """Return the detector of torchvision around a backbone.
 
@@ -132,6 +157,7 @@ def region_cnn(body: PyramidBackbone, settings: DetectorSettings) -> nn.Module:
         "size_divisible": size if isinstance(body.maps, VisionTransformerMaps) else STRIDES[-1],
         "_skip_resize": True,  # training images have their size
         "rpn_anchor_generator": generator,
+        **proposals(size),
         "rpn_head": RPNHead(channels, anchors, conv_depth=2 if conv else 1),
         "box_roi_pool": box_pool,
         "box_head": box_head,

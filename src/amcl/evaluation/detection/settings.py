@@ -68,6 +68,9 @@ class DetectionSettings:
     is held out."""
     test_images: str | None = None
     """Folder of the test images."""
+    categories: tuple[str, ...] = ()
+    """Names of the categories that are detected, as in --categories person car; none: all. Images
+    without them stay, as background."""
     subset: int | None = None
     """Number of training images that are used, the same for every model; none: all."""
     recipe: RecipeName = "small"
@@ -111,6 +114,10 @@ class DetectionSettings:
 
     def __post_init__(self) -> None:
         choose("recipe", self.recipe, tuple(RECIPES))
+        if len(set(self.categories)) < len(self.categories):
+            raise ValueError(
+                f"categories must each be named once, got {', '.join(self.categories)}."
+            )
         for name in ("epochs", "batch_size", "subset", "accumulate"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name))

@@ -229,7 +229,7 @@ def detection(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     cells = [
         CellSpec(
             labels={"measure": metric.name, "backbone": backbone, **labels},
-            config=config,
+            config=_for_detectors(scale, config),
             metric=metric,
         )
         for metric in (BOX_AP, MASK_AP)
@@ -250,6 +250,13 @@ def detection(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
         notes=(_note_on_vits(scale), _note_on_detection(scale)),
     )
     return [with_note_on_sets(spec.with_paper(TABLE_7), sets, ("imagenet",))]
+
+
+def _for_detectors(scale: Scale, config: Config) -> Config:
+    """Return the configuration with the patches that detectors take at this scale."""
+    if scale.detector_patch is None:
+        return config
+    return with_values(config, {"patch": scale.detector_patch})
 
 
 def _note_on_detection(scale: Scale) -> str:
