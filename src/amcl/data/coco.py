@@ -193,7 +193,8 @@ class CocoSet:
         """Return the places of the objects of an image among those of all."""
         image = self._indices[index]
         start, stop = self._annotations.ends[image : image + 2].tolist()
-        return start + np.flatnonzero(self._annotations.labels[start:stop] != _LEFT_OUT)
+        rows: NDArray[np.int64] = np.arange(start, stop)
+        return rows[self._annotations.labels[start:stop] != _LEFT_OUT]
 
     def _rles(self, index: int) -> list[Rle] | None:
         if self._masks is None:

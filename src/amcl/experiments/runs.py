@@ -22,7 +22,7 @@ from amcl.results import Measurement, Record
 from amcl.results.formatting import is_accuracy
 from amcl.results.groups import MEASURED
 from amcl.sweep import Point, SweepFolder, sweep
-from amcl.sweep.evaluate import Split, metrics_of, splits_for
+from amcl.sweep.evaluate import Split, evaluate_run, metrics_of, splits_for
 from amcl.sweep.workers import Tell
 from amcl.text_files import read_json, require
 from amcl.training.hardware import find_accelerator
@@ -45,6 +45,7 @@ class SharedRuns:
         data_root: Present folder of named data sets, whatever a run started with.
         hardware: Hardware to run on.
         samples: Cache of pairs of views, by folder.
+        scratch: Cache of metrics that start from random weights, by folder and protocol.
     """
 
     path: Path
@@ -55,6 +56,7 @@ class SharedRuns:
     data_root: str | None = None
     hardware: HardwareSettings = field(default_factory=HardwareSettings)
     samples: dict[Path, PairSample] = field(default_factory=dict)
+    scratch: dict[tuple[Path, str], dict[str, float]] = field(default_factory=dict)
 
     def point(self, config: Config, seed: int) -> Point:
         """Return the run of a configuration and a seed."""
@@ -108,7 +110,9 @@ class SharedRuns:
                 f"--seeds must name one or more, each once, as in 0 1 2; got {[*seeds]}."
             )
         metrics = [cell.metric for spec in specs for cell in spec.cells]
-        protocols = list(dict.fromkeys(m.protocol for m in metrics if m.protocol is not None))
+        protocols = list(
+            dict.fromkeys(m.protocol for m in metrics if m.protocol is not None and not m.scratch)
+        )
         labels = list(dict.fromkeys(m.key for m in metrics if m.source == "few-labels"))
         try:
             records = sweep(
@@ -123,12 +127,12 @@ class SharedRuns:
                 others=False,
                 tell=tell,
             )
+            by_name = {record.name: record for record in records}
+            tables = [self._fill_table(spec, seeds, by_name) for spec in specs]
         except Interrupted as interrupted:
             raise interrupted.with_message(
                 f"stopped, everything is saved. Resume with: {resume}"
             ) from interrupted
-        by_name = {record.name: record for record in records}
-        tables = [self._fill_table(spec, seeds, by_name) for spec in specs]
         if not any(table.pairs() for table in tables):
             raise RunError(
                 f"there is not one number to show: {tables[0].problems[0]}. --again repeats runs "
@@ -193,7 +197,7 @@ class SharedRuns:
             if record.status != "complete":
                 problems.append(f"seed {seed} {record.status}: {record.reason}")
             if record.status in MEASURED:
-                value = self._value(cell.metric, record)
+                value = self._value(cell.metric, record, cell.config, seed)
                 if value is None:
                     problems.append(f"seed {seed}: too few labeled images")
                 else:
@@ -201,9 +205,11 @@ class SharedRuns:
                     images = images or self._images(cell.metric, record)
         return Measurement.of(values, images), problems
 
-    def _value(self, metric: Metric, record: Record) -> float | None:
+    def _value(self, metric: Metric, record: Record, config: Config, seed: int) -> float | None:
         """Return the number of a run; None where a set has too few labels for it."""
         run = SweepFolder(self.path).run(record.name)
+        if metric.scratch:
+            return self._from_scratch(metric.source, config, seed)[metric.key]
         if metric.source == "pairs":
             return self._pairs(run)[metric.key]
         if metric.source == "course":
@@ -224,6 +230,26 @@ class SharedRuns:
             r.num_test_images for r in results if r.protocol == metric.source and r.split in splits
         )
         return next(counts, None)
+
+    def _from_scratch(self, protocol: str, config: Config, seed: int) -> dict[str, float]:
+        """Return the metrics of a protocol that starts from random weights of the same network.
+
+        They are kept in the folder of the run, as all results are.
+        """
+        run = self.run(config, seed)
+        if (run, protocol) not in self.scratch:
+            settings = {**(self.settings or {})}
+            settings[protocol] = replace(
+                settings.get(protocol) or PROTOCOLS[protocol].settings(), scratch=True
+            )
+            point = self.point(config, seed)
+            metrics = evaluate_run(point.config, run, [protocol], self.split, settings)
+            self.scratch[run, protocol] = {
+                name: value
+                for split in reversed(splits_for(protocol, self.split))
+                for name, value in metrics_of(metrics, protocol, split).items()
+            }
+        return self.scratch[run, protocol]
 
     def _pairs(self, run: Path) -> dict[str, float]:
         """Return the metrics of the pairs of views of a run; a file in its folder caches them."""

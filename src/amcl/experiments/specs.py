@@ -16,6 +16,7 @@ SIDE = "side"
 """Label of the form of a method: as published, or with AMCL."""
 BASELINE = "baseline"
 AMCL = "+ AMCL"
+SCRATCH = "from scratch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,14 @@ class Metric:
         source: The protocol that measures it, "pairs" of views or the "course" of training.
         key: Its name in that source.
         share: Whether it is a share from 0 to 1, shown in percent.
+        scratch: Whether the protocol starts from random weights in place of those of the run.
     """
 
     name: str
     source: str
     key: str
     share: bool = True
+    scratch: bool = False
 
     @property
     def label(self) -> str:
@@ -54,6 +57,7 @@ KNN = Metric(name="kNN accuracy", source="knn", key="top1")
 LINEAR = Metric(name="linear probe", source="linear", key="top1")
 FINETUNED = Metric(name="accuracy after fine-tuning", source="finetune", key="top1")
 BOX_AP = Metric(name="box AP", source="detect", key="box_AP")
+BOX_AP50 = Metric(name="box AP50", source="detect", key="box_AP50")
 MASK_AP = Metric(name="mask AP", source="detect", key="mask_AP")
 AUROC = Metric(name="AUROC of pairs", source="unlabeled", key="auroc", share=False)
 LOSS = Metric(name="loss of the last epoch", source="course", key="loss", share=False)

@@ -174,6 +174,10 @@ class SweepRuns(Runs):
         return [p for p in self.protocols if record is None or not self._has_evaluated(p, record)]
 
     def _has_evaluated(self, protocol: str, record: Record) -> bool:
+        if PROTOCOLS[protocol].own_images:
+            # The metrics may be of other images or settings: the protocol keeps a result of each,
+            # and returns it at once.
+            return False
         splits = splits_for(protocol, self.split)
         measured = [metrics_of(record.metrics, protocol, split) for split in splits]
         required = {*self.required_metrics.get(protocol, ())}

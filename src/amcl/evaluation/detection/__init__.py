@@ -5,9 +5,10 @@ from amcl.evaluation.detection.average_precision import (
     Detections,
     average_precision,
 )
-from amcl.evaluation.detection.detect import DetectionData, DetectionResult, detect
+from amcl.evaluation.detection.detect import DetectionResult, detect
 from amcl.evaluation.detection.detector_settings import DetectorSettings
 from amcl.evaluation.detection.folder import LoadedDetector, load_detector
+from amcl.evaluation.detection.images import DetectionData
 from amcl.evaluation.detection.networks import detector
 from amcl.evaluation.detection.settings import DetectionSettings
 

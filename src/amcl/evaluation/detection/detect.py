@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from amcl.checkpoints.training_folder import read_metrics
-from amcl.data.coco import CocoSet, load_coco
+from amcl.data.coco import CocoSet
 from amcl.distributed import broadcast_buffers, from_first
 from amcl.errors import Interrupted, RunError
 from amcl.evaluation.detection.average_precision import (
@@ -20,13 +20,13 @@ from amcl.evaluation.detection.average_precision import (
     average_precision,
 )
 from amcl.evaluation.detection.folder import DetectionFolder, load_detector
+from amcl.evaluation.detection.images import DetectionData
 from amcl.evaluation.detection.inference import detections_of
 from amcl.evaluation.detection.networks import detector
 from amcl.evaluation.detection.pictures import side_by_side
 from amcl.evaluation.detection.settings import DetectionSettings
 from amcl.evaluation.detection.task import DetectionTask
 from amcl.evaluation.finetuning.classifier import seeded
-from amcl.files import digest
 from amcl.metrics.features import fingerprint
 from amcl.training.display import Display
 from amcl.training.hardware import StopRequest, fabric_on
@@ -63,45 +63,6 @@ class DetectionResult:
     def metrics(self) -> dict[str, float]:
         """Return average precisions by name, as shares from 0 to 1."""
         return dict(self.precision.metrics)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DetectionData:
-    """Training and test images of a detector.
-
-    Example:
-        >>> data = DetectionData.of(DetectionSettings(data="builtin"))  # doctest: +SKIP
-        >>> data.train.classes  # doctest: +SKIP
-        ('circle', 'square', 'triangle')
-    """
-
-    train: CocoSet
-    """Training images."""
-    test: CocoSet
-    """Test images, of the same classes, with masks if the others have them."""
-
-    @staticmethod
-    def of(settings: DetectionSettings) -> "DetectionData":
-        """Read the annotations that settings name."""
-        settings.check()
-        files = settings.image_files()
-        train, test = load_coco(**files, categories=settings.categories, subset=settings.subset)
-        return DetectionData(train=train, test=test)
-
-    def longest(self) -> int:
-        """Return the longest side of a typical training image: the median over all."""
-        sides = [max(self.train.shape(i)) for i in range(len(self.train))]
-        return int(torch.tensor(sides).median())
-
-    def identity(self) -> dict[str, Any]:
-        """Return numbers of images and a digest of all annotations."""
-        contents = [part.fingerprint().encode() for part in (self.train, self.test)]
-        return {
-            "train": len(self.train),
-            "test": len(self.test),
-            "classes": len(self.train.classes),
-            "sha256": digest(contents),
-        }
 
 
 def detect(
@@ -156,15 +117,7 @@ def detect(
     files = None if folder is None else DetectionFolder(Path(folder))
     model, notes = _new_detector(backbone, settings, data, mean, std, fabric, seed)
     if files is not None and files.has_result():
-        logger.info("%s is there: nothing is trained again", files.detector)
-        trained = load_detector(files.detector)
-        try:
-            model.load_state_dict(trained.model.state_dict())
-        except RuntimeError:
-            raise RunError(
-                f"{files.detector} is another detector than this command trains: "
-                f"{files.start_again()}"
-            ) from None
+        _load_trained(model, files)
         model.to(fabric.device)
     else:
         with seeded(seed, "detect", device=fabric.device):  # steps seed the global generators
@@ -174,17 +127,8 @@ def detect(
     precision: AveragePrecision | None = None
     if measured is not None:
         precision, detections, unreadable = measured
-        if unreadable:
-            path, reason = next(iter(unreadable.items()))
-            notes.append(
-                f"{counted(len(unreadable), 'test image')} cannot be read, {path}: {reason}"
-            )
-        if files is not None:
-            files.save_detections(data.test, detections)
-            drawn, indices = side_by_side(data.test, detections)
-            files.save_pictures(drawn)
-            files.remove_checkpoints()
-            pictures = [Path(data.test.path(index)).name for index in indices]
+        notes += _note_on_unreadable(unreadable)
+        pictures = [] if files is None else _save(files, data.test, detections)
     precision, notes, pictures = from_first((precision, notes, pictures))
     assert precision is not None
     return DetectionResult(
@@ -194,6 +138,34 @@ def detect(
         losses=_losses(files),
         pictures=tuple(pictures),
     )
+
+
+def _load_trained(model: nn.Module, files: DetectionFolder) -> None:
+    """Load the detector that a training has left in its folder."""
+    logger.info("%s is there: nothing is trained again", files.detector)
+    try:
+        model.load_state_dict(load_detector(files.detector).model.state_dict())
+    except RuntimeError:
+        raise RunError(
+            f"{files.detector} is another detector than this command trains: {files.start_again()}"
+        ) from None
+
+
+def _note_on_unreadable(unreadable: dict[str, str]) -> list[str]:
+    """Return a note on test images that cannot be read, if there are some."""
+    if not unreadable:
+        return []
+    path, reason = next(iter(unreadable.items()))
+    return [f"{counted(len(unreadable), 'test image')} cannot be read, {path}: {reason}"]
+
+
+def _save(files: DetectionFolder, test: CocoSet, detections: list[Detections]) -> list[str]:
+    """Write detections and pictures of them, and return the image names of the pictures."""
+    files.save_detections(test, detections)
+    drawn, indices = side_by_side(test, detections)
+    files.save_pictures(drawn)
+    files.remove_checkpoints()
+    return [Path(test.path(index)).name for index in indices]
 
 
 def _normalization(

@@ -21,6 +21,10 @@ __all__ = [
     "parameter_groups",
 ]
 
+_NOT_SYNCHRONIZED = (
+    "each process has its own statistics of batch norm: they are synchronized on GPUs"
+)
+
 
 def detector(
     backbone: nn.Module,
@@ -99,16 +103,17 @@ def detector(
         }
         model = region_cnn(body, settings)
     if processes > 1 and any(isinstance(m, nn.BatchNorm2d) for m in model.modules()):
-        if synchronized:
-            from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
-
-            model = convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
-            notes.append("batch norm is synchronized over processes")
-        else:
-            notes.append(
-                "each process has its own statistics of batch norm: they are synchronized on GPUs"
-            )
+        model, note = _synchronized(model) if synchronized else (model, _NOT_SYNCHRONIZED)
+        notes.append(note)
     return model, notes
+
+
+def _synchronized(model: nn.Module) -> tuple[nn.Module, str]:
+    """Return the model with batch norm over all processes, and a note on it."""
+    from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]
+
+    converted: nn.Module = convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    return converted, "batch norm is synchronized over processes"
 
 
 def detector_metadata(model: nn.Module) -> dict[str, Any]:

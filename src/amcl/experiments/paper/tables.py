@@ -1,5 +1,6 @@
 """The paper's tables."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from amcl.config import Config
@@ -15,12 +16,15 @@ from amcl.experiments.scales import Scale
 from amcl.experiments.specs import (
     BASELINE,
     BOX_AP,
+    BOX_AP50,
     FINETUNED,
     FIRST_LOSS,
     KNN,
     LINEAR,
     LOSS,
     MASK_AP,
+    NONE,
+    SCRATCH,
     SIDE,
     CellSpec,
     Metric,
@@ -226,30 +230,43 @@ def augmentations(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
 @entry("table-7", "detection and segmentation on COCO", "imagenet", detection="coco")
 def detection(scale: Scale, sets: tuple[str, ...]) -> list[TableSpec]:
     """Return detectors that are trained end to end from vision transformers."""
+    metrics = (BOX_AP, BOX_AP50, MASK_AP)
     cells = [
         CellSpec(
             labels={"measure": metric.name, "backbone": backbone, **labels},
             config=_for_detectors(scale, config),
             metric=metric,
         )
-        for metric in (BOX_AP, MASK_AP)
+        for metric in metrics
         for backbone in _vits(scale)
         for method in ("mocov3", "lgp")
         for labels, config in _vit_sides(scale, sets[0], backbone, method)
+    ]
+    cells += [
+        _scratch_cell(cells, metric, backbone) for metric in metrics for backbone in _vits(scale)
     ]
     spec = TableSpec(
         name="detection",
         title="Mask R-CNN from vision transformers",
         how_to_read="All weights are trained on boxes and masks. AP is the mean over classes and "
-        "over overlaps from 0.50 to 0.95.",
+        "over overlaps from 0.50 to 0.95, AP50 that at an overlap of 0.50; all are in %. From "
+        "scratch, the network starts from random weights.",
         cells=tuple(cells),
         x="method",
+        columns="measure",
         panels="measure",
         ordered=False,
         compared=SIDE,
         notes=(_note_on_vits(scale), _note_on_detection(scale)),
     )
     return [with_note_on_sets(spec.with_paper(TABLE_7), sets, ("imagenet",))]
+
+
+def _scratch_cell(cells: Sequence[CellSpec], metric: Metric, backbone: str) -> CellSpec:
+    """Return the cell of the same network from random weights, which no method has trained."""
+    first = next(c for c in cells if c.metric is metric and c.labels["backbone"] == backbone)
+    labels = {**first.labels, "method": NONE, SIDE: SCRATCH}
+    return replace(first, labels=labels, metric=replace(metric, scratch=True))
 
 
 def _for_detectors(scale: Scale, config: Config) -> Config:
