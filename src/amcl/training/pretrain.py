@@ -250,6 +250,7 @@ def _about(data: DataSet) -> dict[str, Any]:
         "mean": data.mean,
         "std": data.std,
         "images": len(data.train),
+        **data.pixel_format.metadata(),
     }
 
 
@@ -269,4 +270,6 @@ def load_data(config: Config) -> DataSet:
         seed=config.run.seed,
         subset=settings.subset,
         train_labels=config.method.needs_labels,
+        channels=settings.channels,
+        value_range=settings.value_range,
     )
