@@ -58,8 +58,8 @@ class DataSettings:
     canvas: int | None = None
     """Pixels a side that a folder's pictures are kept at; none: 1.5 times the image size."""
     channels: int | Literal["auto"] = "auto"
-    """Channels of the images: 1 (gray), 3 (RGB), 4 (RGBA), any number of bands; auto: 8-bit pictures
-    as RGB, others as most files have them."""
+    """Channels of the images: 1 (gray), 3 (RGB), 4 (RGBA), any number of bands; auto: 8-bit
+    pictures as RGB, others as most files have them."""
     value_range: tuple[float, float] | None = None
     """Values that count as 0 and 1, of images with more than 8 bits; none: by the bits in use."""
     labels: Literal["auto", "folders", "none"] = "auto"

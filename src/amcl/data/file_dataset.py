@@ -61,7 +61,7 @@ def dataset_from_files(
         The data set.
     """
     headers = read_headers(train.records, options)
-    pixels, format_notes = _choose_pixels(train.records, headers, options)
+    pixels, format_notes = choose_pixels(train.records, headers, options)
     image_size, canvas, size_notes = choose_sizes(headers.values(), options)
     reader = _Reader(canvas, pixels, options)
     all_notes = [*notes, *format_notes, *size_notes, *_imbalance_note(train)]
@@ -123,10 +123,16 @@ def read_headers(records: Records, options: LoadOptions) -> dict[int, Header]:
         raise _none_readable(len(records), str(error)) from None
 
 
-def _choose_pixels(
+def choose_pixels(
     records: Records, headers: dict[int, Header], options: LoadOptions
 ) -> tuple[PixelFormat, list[str]]:
-    """Return the format of the pixels, and notes on how it was chosen."""
+    """Return the format of the pixels, and notes on how it was chosen.
+
+    Args:
+        records: Encoded images.
+        headers: Headers of some of them, by their indices.
+        options: Options of `load_dataset`.
+    """
     if options.pixels is None:
         return choose_format(records, headers, options.channels, options.value_range)
     check_follow(list(headers.values()), options.pixels)

@@ -207,7 +207,7 @@ def _notes(
     notes = []
     extras = sorted({header.lacks for header in headers if header.lacks})
     notes += [
-        f"color of more than 8 bits is narrowed to 8 in TIFFs: pip install '.[{extra}]' keeps it"
+        f"color of more than 8 bits is narrowed to 8: pip install '.[{extra}]' keeps it"
         for extra in extras
     ]
     if pixels == RGB:

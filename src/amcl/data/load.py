@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 
 from amcl.data.builtin import load_builtin
-from amcl.data.file_dataset import choose_sizes, read_headers
-from amcl.data.format_choice import check_follow
+from amcl.data.file_dataset import choose_pixels, choose_sizes, read_headers
 from amcl.data.images import DataSet, FileImages, Images, MemoryImages, PerChannel
 from amcl.data.locate import find_source, has_test_split
 from amcl.data.named import DATASETS, data_root, load_named
@@ -21,7 +20,7 @@ from amcl.data.options import (
     ProbeSplit,
     missing_labels,
 )
-from amcl.data.pixel_format import RGB, PixelFormat, ValueRange
+from amcl.data.pixel_format import PixelFormat, ValueRange
 
 logger = logging.getLogger("amcl")
 
@@ -139,7 +138,8 @@ def load_all_images(
     root: Path | None = None,
     image_size: int,
     canvas: int | None = None,
-    pixels: PixelFormat = RGB,
+    pixels: PixelFormat | None = None,
+    channels: Channels = "auto",
 ) -> AllImages:
     """Load all images of a source, whatever their split, with their names and classes.
 
@@ -148,7 +148,9 @@ def load_all_images(
         root: Folder of the named data sets; else $AMCL_DATA, else ~/.cache/amcl.
         image_size: Side of the model's input in pixels.
         canvas: Side of the square that images are decoded to; by default as in `load_dataset`.
-        pixels: Format of the pixels, that of the images that a model was trained on.
+        pixels: Format of the pixels, that of the images that a model was trained on; by default it
+            is chosen by `channels` and the files.
+        channels: Number of channels, as in `load_dataset`.
 
     Returns:
         The images with their names, paths and classes.
@@ -166,17 +168,19 @@ def load_all_images(
         memory=0,
         workers=0,
         pixels=pixels,
+        channels=channels,
     )
     if source == "builtin" or source in DATASETS:
         return _all_named_images(source, root, options)
     catalog = find_source(source).catalog()
     for warning in catalog.listing.warnings:
         logger.warning(warning)
-    headers = read_headers(catalog.listing.records, options).values()
-    check_follow(list(headers), pixels)
-    _, side, _ = choose_sizes(headers, options)
+    records = catalog.listing.records
+    headers = read_headers(records, options)
+    stored, _ = choose_pixels(records, headers, options)
+    _, side, _ = choose_sizes(headers.values(), options)
     return AllImages(
-        images=FileImages(catalog.listing.records, side, pixels),
+        images=FileImages(records, side, stored),
         names=catalog.names,
         paths=catalog.paths,
         labels=catalog.labels,
