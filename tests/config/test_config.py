@@ -65,6 +65,8 @@ CHOICES = {
     "data_root": "/data",
     "image_size": 48,
     "canvas": 64,
+    "channels": 13,
+    "value_range": (0.0, 4095.0),
     "labels": "none",
     "probe": "test",
     "wandb": "project",

@@ -533,7 +533,7 @@ def test_pixels_are_decoded_whole(tmp_path, picture):
 
 def test_limits_hold_for_whole_images(tmp_path, monkeypatch, picture):
     path = picture(tmp_path / "a.png", width=70, height=31)
-    monkeypatch.setattr("amcl.data.decode.MAX_SIDE", 69)
+    monkeypatch.setattr("amcl.data.decoding.limits.MAX_SIDE", 69)
     with pytest.raises(UnreadableImage, match="limit of 69 a side"):
         decode_whole(FileRecord(str(path)), (31, 70))
 

@@ -198,7 +198,7 @@ def test_strips_give_the_pixels_of_the_whole(tmp_path, monkeypatch, mode, orient
     path = str(tmp_path / "a.png")
     image.save(path, exif=exif, **{"transparency": 3} if mode == "P" else {})
     whole, shape = decode(FileRecord(path), 24)
-    monkeypatch.setattr(sys.modules["amcl.data.decode"], "_STRIP", 300)
+    monkeypatch.setattr(sys.modules["amcl.data.decoding.pictures"], "_STRIP", 300)
     strips, shape_of_strips = decode(FileRecord(path), 24)
     assert shape == shape_of_strips
     assert torch.equal(strips, whole)
@@ -218,7 +218,7 @@ def test_no_copy_of_a_large_picture_is_whole(tmp_path, monkeypatch, mode, orient
     exif[0x0112] = orientation
     image.save(tmp_path / "a.png", exif=exif)
     sizes = []
-    module = sys.modules["amcl.data.decode"]
+    module = sys.modules["amcl.data.decoding.pictures"]
     monkeypatch.setattr(module, "_STRIP", 3000)
     for where, name in ((Image.Image, "convert"), (module.np, "asarray"), (module.np, "array")):
         plain = getattr(where, name)

@@ -32,20 +32,20 @@ def test_unknown_extensions_that_may_be_images_are_counted(tmp_path, picture):
     picture(tmp_path / "a.png")
     for number in range(3):
         picture(tmp_path / f"{number}.jpg").rename(tmp_path / f"{number}.dat")
-    for name in ("b.txt", "c.json", "d.psd", "e.PSD", "f.dcm"):
+    for name in ("b.txt", "c.json", "d.psd", "e.PSD", "f.nii"):
         (tmp_path / name).write_text("no picture")
     listing = list_images(tmp_path)
     assert names(listing, tmp_path) == ["a.png"]
     assert [warning.split(" not read")[0] for warning in listing.warnings] == [
-        *("3 .dat files were", "2 .psd files were", "1 .dcm file was")
+        *("3 .dat files were", "2 .psd files were", "1 .nii file was")
     ]
 
 
 def without_heif(monkeypatch):
     listing = sys.modules["amcl.data.listing"]
     monkeypatch.setattr(listing, "FORMATS", tuple(f for f in decode.FORMATS if f != "HEIF"))
-    endings = tuple(e for e in decode.EXTENSIONS if e not in decode.HEIF_EXTENSIONS)
-    monkeypatch.setattr(listing, "EXTENSIONS", endings)
+    endings = tuple(e for e in decode.PICTURE_EXTENSIONS if e not in decode.HEIF_EXTENSIONS)
+    monkeypatch.setattr(listing, "PICTURE_EXTENSIONS", endings)
 
 
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"

@@ -13,6 +13,7 @@ from amcl.data import DataSet, same_source
 from amcl.files import expand_home
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
+from amcl.training.trained_on import trained_on as form_of_run
 
 
 def sample_of_run(
@@ -66,7 +67,7 @@ def _images(
         memory=0.0,
     )
     try:
-        return load_data(replace(config, data=settings))
+        return load_data(replace(config, data=settings), form_of_run(folder))
     except FileNotFoundError as error:
         if data is not None or data_root is not None:
             raise

@@ -113,11 +113,16 @@ def check_format(path: Path, state: Any) -> None:
         raise RunError(f"{path} is damaged: it does not match its checksum.")
 
 
-def read_safely(path: Path) -> Any:
-    """Return what `torch.save` wrote, if it is tensors and plain values: no code in it is run."""
+def read_safely(path: Path, *, mmap: bool = False) -> Any:
+    """Return what `torch.save` wrote, if it is tensors and plain values: no code in it is run.
+
+    Args:
+        path: The file.
+        mmap: Read tensors only once they are used.
+    """
     try:
         with safe_globals([Namespace]):  # many scripts save their options beside the weights
-            return torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:  # a damaged file fails in as many ways as it can be damaged
         reason = first_line(error)
         if match := re.search(r"GLOBAL (\S+)", str(error)):

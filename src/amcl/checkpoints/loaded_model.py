@@ -7,6 +7,7 @@ from typing import Any
 from amcl.backbones import Backbone
 from amcl.config import Config
 from amcl.data.images import PerChannel
+from amcl.data.pixel_format import RGB, PixelFormat
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,9 @@ class LoadedModel:
     """Means of the channels it was trained with, for values in [0, 1]."""
     std: PerChannel
     """Standard deviations of the channels."""
+    pixels: PixelFormat | None = None
+    """Channels, type and range of the values of the images that it was trained on; None if nothing
+    says it."""
     folder: Path | None = None
     """The run folder it belongs to."""
     checkpoint: Path | None = None
@@ -42,6 +46,12 @@ class LoadedModel:
         self.backbone.eval()
         self.backbone.normalization = (self.mean, self.std)
 
+    def image_options(self) -> dict[str, Any]:
+        """Return arguments of `load_dataset` and `load_all_images` for images as it takes them."""
+        if self.pixels is None and len(self.mean) != RGB.channels:
+            return {"channels": len(self.mean)}
+        return {"pixels": self.pixels or RGB}
+
     def metadata(self) -> dict[str, Any]:
         """Return what a file of the weights says about them, as the files of a run do."""
         progress = {name: getattr(self, name) for name in ("images", "step", "epoch")}
@@ -49,6 +59,7 @@ class LoadedModel:
             "image_size": self.backbone.image_size,
             "mean": self.mean,
             "std": self.std,
+            **({} if self.pixels is None else self.pixels.metadata()),
             **{name: value for name, value in progress.items() if value is not None},
         }
 
@@ -62,8 +73,23 @@ class LoadedModel:
             backbone=backbone,
             mean=tuple(metadata["mean"]),
             std=tuple(metadata["std"]),
+            pixels=_pixels(metadata, name),
             images=metadata.get("images"),
             step=metadata.get("step"),
             epoch=metadata.get("epoch"),
             **fields,
         )
+
+
+def _pixels(metadata: dict[str, Any], name: str) -> PixelFormat | None:
+    """Return the format of the images that a file's metadata describe; None if they do not."""
+    pixels = PixelFormat.from_metadata(metadata, name)
+    channels = len(metadata["mean"])
+    if pixels == RGB and channels != RGB.channels:
+        return None
+    if pixels.channels != channels:
+        raise ValueError(
+            f"the metadata of {name} are of images of {pixels.channels} channels, with "
+            f"{channels} means: they do not belong together."
+        )
+    return pixels

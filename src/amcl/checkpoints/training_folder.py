@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TypedDict
 
-from amcl.checkpoints.files import load_checkpoint
+from amcl.checkpoints.files import load_checkpoint, read_safely
 from amcl.environment import environment
 from amcl.errors import RunError
 from amcl.files import drop_half_line, open_own, remove_unfinished, write_text
@@ -96,6 +96,21 @@ class TrainingFolder:
             f"{reason} The run cannot be resumed. Put {self.checkpoint} back, or "
             f"{self.start_again()}"
         )
+
+    def read_trained(self) -> dict[str, Any]:
+        """Return what the newest checkpoint says of its images; nothing if there is none.
+
+        Damaged checkpoints are left to `load_checkpoint`, which says what is wrong.
+        """
+        for path in self.checkpoints():
+            try:
+                state = read_safely(path, mmap=True)
+            except RunError:
+                continue
+            trained = state.get("trained") if isinstance(state, dict) else None
+            if isinstance(trained, dict):
+                return trained
+        return {}
 
     def has_result(self) -> bool:
         """Return whether what the training leaves at its end is there."""

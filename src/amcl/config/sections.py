@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import tyro
 
 from amcl.data import absolute_source, source_name
+from amcl.data.pixel_format import PixelFormat
 from amcl.files import expand_home
 from amcl.schedule import half_cosine, lr_factor
 from amcl.settings import (
@@ -56,6 +57,11 @@ class DataSettings:
     """Pixels a side of the views; none: the set's own."""
     canvas: int | None = None
     """Pixels a side that a folder's pictures are kept at; none: 1.5 times the image size."""
+    channels: int | Literal["auto"] = "auto"
+    """Channels of the images: 1 (gray), 3 (RGB), 4 (RGBA), any number of bands; auto: 8-bit
+    pictures as RGB, others as most files have them."""
+    value_range: tuple[float, float] | None = None
+    """Values that count as 0 and 1, of images with more than 8 bits; none: by the bits in use."""
     labels: Literal["auto", "folders", "none"] = "auto"
     """Sub-folders are classes, for probes and for methods that learn from labels; auto: where each
     image lies in one of them."""
@@ -83,6 +89,10 @@ class DataSettings:
         for name in ("image_size", "canvas"):
             if getattr(self, name) is not None:
                 whole_number(name, getattr(self, name), "it is in pixels")
+        if self.channels != "auto":
+            whole_number("channels", self.channels, "give a number, or auto")
+        if self.value_range is not None:
+            PixelFormat(value_range=self.value_range)  # checks it
         if self.subset is not None:
             whole_number("subset", self.subset, "leave it out to train on all images")
         non_negative_int("validation", self.validation, "0 holds none out")

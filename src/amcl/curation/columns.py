@@ -20,7 +20,6 @@ from amcl.curation.neighbors import nearest_images
 from amcl.curation.scores import ambiguity, outliers, ranks, typicality
 from amcl.curation.settings import CurationSettings
 from amcl.data import Images
-from amcl.data.decode import decode_whole
 from amcl.data.images import FileImages
 from amcl.files import digest
 from amcl.seeds import generator
@@ -98,8 +97,7 @@ def pixel_keys(measured: Measurements, images: Images) -> list[object]:
     for row, pixels in enumerate(measured.pixels):
         if len(first[pixels]) > 1:
             height, width = measured.shapes[row].tolist()
-            record = images.records[int(measured.indices[row])]
-            whole = decode_whole(record, (height, width))
+            whole = images.decode_whole(int(measured.indices[row]), (height, width))
             keys[row] = (height, width, digest([whole.contiguous().numpy().data]))
     return keys
 

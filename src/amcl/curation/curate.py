@@ -110,12 +110,13 @@ def curate(
         raise ValueError(f"--against {against} is the folder of --data itself: name another set.")
     method = trained_method(model)
     size = model.backbone.image_size
-    images = load_all_images(data, root=data_root, image_size=size, canvas=canvas)
+    stored = model.image_options()
+    images = load_all_images(data, root=data_root, image_size=size, canvas=canvas, **stored)
     if link is not None and not images.paths:
         raise ValueError(f"{data} has no files that --link could point to: give a folder.")
     other = None
     if against is not None:
-        other = load_all_images(against, root=data_root, image_size=size, canvas=canvas)
+        other = load_all_images(against, root=data_root, image_size=size, canvas=canvas, **stored)
     transform = input_transform(model, crop, images.images)
     request = Request(
         settings=settings,

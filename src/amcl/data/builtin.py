@@ -67,6 +67,7 @@ def load_builtin(options: LoadOptions) -> DataSet:
         raise ValueError("The built-in set has no test split: use probe='validation'.")
     data = builtin()
     options.check_canvas(data.train)
+    options.check_pixels(data.train)
     if data.probe is None:
         raise RuntimeError("the built-in set has labels")
     bank = data.probe.bank.subset(choose_subset(data.probe.bank.labels, options.subset))

@@ -1,11 +1,13 @@
 """A data set from a list of image files: sizes chosen, images decoded, some of them held out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import median
 
 import torch
 
-from amcl.data.decode import UnreadableImage, size
+from amcl.data.decode import UnreadableImage
+from amcl.data.decoding.planes import Header
+from amcl.data.format_choice import check_follow, choose_format, sample_headers
 from amcl.data.images import (
     DataSet,
     FileImages,
@@ -18,8 +20,10 @@ from amcl.data.images import (
 )
 from amcl.data.listing import Listing
 from amcl.data.options import LoadOptions
+from amcl.data.pixel_format import RGB, PixelFormat
 from amcl.data.records import Records
 from amcl.data.split import choose_subset, sample, split_train_validation
+from amcl.data.statistics import measure
 from amcl.data.stream import read_into_memory
 
 # Those of ImageNet: photographs of nearly any kind come close to them.
@@ -27,7 +31,6 @@ MEAN: PerChannel = (0.485, 0.456, 0.406)
 STD: PerChannel = (0.229, 0.224, 0.225)
 
 VIEW_SIZES = (32, 64, 96, 128, 224)
-HEADERS = 100  # files whose headers are read to choose sizes
 CHECK_SIZE = 8  # pixels: enough to see whether a file can be read
 IMBALANCE = 10  # classes whose sizes differ by more than this factor are worth a note
 CANVAS_RATIO = 1.5  # a crop of 44 % of an image still has a pixel for each of the view's
@@ -51,15 +54,17 @@ def dataset_from_files(
         queries: Labeled files to probe with; None holds some out of `train` if it has labels.
         options: Options of `load_dataset`.
         notes: Notes for the user, to which those on sizes and classes are added.
-        mean: Mean of the channels, for values in [0, 1].
-        std: Standard deviation of the channels.
+        mean: Mean of the channels of RGB, for values in [0, 1]; that of others is measured.
+        std: Standard deviation of the channels of RGB.
 
     Returns:
         The data set.
     """
-    image_size, canvas, size_notes = choose_sizes(train.records, options)
-    reader = _Reader(canvas, options)
-    all_notes = [*notes, *size_notes, *_imbalance_note(train)]
+    headers = read_headers(train.records, options)
+    pixels, format_notes = choose_pixels(train.records, headers, options)
+    image_size, canvas, size_notes = choose_sizes(headers.values(), options)
+    reader = _Reader(canvas, pixels, options)
+    all_notes = [*notes, *format_notes, *size_notes, *_imbalance_note(train)]
     # Of all files, before it is known which can be read: where images are kept must not change
     # which of them are held out. Only a subset has to be of files that can be read.
     train, train_indices, held_out_indices = _split(
@@ -85,6 +90,11 @@ def dataset_from_files(
             count = len(labeled.labels)
             bank = labeled.subset(sample(count, options.bank_size(count), options.seed))
             probe = Probe(reader.into_memory(bank), held_out, train.classes, options.split)
+    if options.normalization is not None:
+        mean, std = options.normalization
+    elif pixels != RGB:
+        mean, std, measured = measure(images, workers=options.workers)
+        all_notes.append(f"mean and deviation of channels measured in {counted(measured, 'image')}")
     return DataSet(
         name=name,
         train=images,
@@ -93,22 +103,53 @@ def dataset_from_files(
         image_size=image_size,
         mean=mean,
         std=std,
+        pixels=pixels,
         unreadable=tuple(dict(reader.unreadable).items()),
         notes=tuple(all_notes),
     )
 
 
-def choose_sizes(records: Records, options: LoadOptions) -> tuple[int, int, list[str]]:
-    """Choose the side of the views and that of the canvas.
+def read_headers(records: Records, options: LoadOptions) -> dict[int, Header]:
+    """Return the headers of some images by their indices, or raise an error if there are none.
 
     Args:
         records: Encoded images.
+        options: Options of `load_dataset`.
+    """
+    channels = options.channels if options.pixels is None else options.pixels.channels
+    try:
+        return sample_headers(records, None if channels == "auto" else channels)
+    except UnreadableImage as error:
+        raise _none_readable(len(records), str(error)) from None
+
+
+def choose_pixels(
+    records: Records, headers: dict[int, Header], options: LoadOptions
+) -> tuple[PixelFormat, list[str]]:
+    """Return the format of the pixels, and notes on how it was chosen.
+
+    Args:
+        records: Encoded images.
+        headers: Headers of some of them, by their indices.
+        options: Options of `load_dataset`.
+    """
+    if options.pixels is None:
+        return choose_format(records, headers, options.channels, options.value_range)
+    check_follow(list(headers.values()), options.pixels)
+    return options.pixels, []
+
+
+def choose_sizes(headers: Collection[Header], options: LoadOptions) -> tuple[int, int, list[str]]:
+    """Choose the side of the views and that of the canvas.
+
+    Args:
+        headers: Headers of some images.
         options: Options of `load_dataset`; sizes that are set there are taken.
 
     Returns:
         The side of the views, the side of the canvas, and notes on how they were chosen.
     """
-    shapes = _sample_shapes(records)
+    shapes = [(header.height, header.width) for header in headers]
     notes = []
     image_size = options.image_size
     if image_size is None:
@@ -165,24 +206,6 @@ def _positions(chosen: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     return torch.isin(indices, chosen).nonzero().squeeze(1)
 
 
-def _sample_shapes(records: Records) -> list[tuple[int, int]]:
-    """Return (height, width) of up to 100 readable images, from all over the list."""
-    step = max(1, len(records) // HEADERS)
-    spread = (index for start in range(step) for index in range(start, len(records), step))
-    shapes: list[tuple[int, int]] = []
-    first_error: UnreadableImage | None = None
-    for index in spread:
-        try:
-            shapes.append(size(records[index]))
-        except UnreadableImage as error:
-            first_error = first_error or error
-        if len(shapes) == HEADERS:
-            break
-    if not shapes:
-        raise _none_readable(len(records), str(first_error))
-    return shapes
-
-
 def _none_readable(count: int, first: str) -> ValueError:
     return ValueError(
         f"None of the {count} image files can be read; the first: {first}. Check that the "
@@ -193,15 +216,16 @@ def _none_readable(count: int, first: str) -> ValueError:
 class _Reader:
     """Reads files as images on one canvas and records those that could not be read."""
 
-    def __init__(self, canvas: int, options: LoadOptions) -> None:
+    def __init__(self, canvas: int, pixels: PixelFormat, options: LoadOptions) -> None:
         self.canvas = canvas
+        self.pixels = pixels
         self.options = options
         self.unreadable: list[tuple[str, str]] = []
 
     def read(self, listing: Listing) -> tuple[Images, torch.Tensor]:
         """Return the images, and the indices of the files they were read from."""
         self.unreadable += listing.unreadable
-        files = FileImages(listing.records, self.canvas)
+        files = FileImages(listing.records, self.canvas, self.pixels)
         if not self.options.fits_memory(files):
             return files, torch.arange(len(files))
         images, indices = self._decode(files)
@@ -238,7 +262,8 @@ class _Reader:
             if len(new) == 0:
                 return usable
             checked[new] = True
-            _, readable = self._decode(FileImages(listing.select(new).records, CHECK_SIZE))
+            files = FileImages(listing.select(new).records, CHECK_SIZE, self.pixels)
+            _, readable = self._decode(files)
             usable[new] = False
             usable[new[readable]] = True
 

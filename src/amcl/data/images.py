@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 
-from amcl.data.decode import DECODING, decode
-from amcl.data.pixel_format import DTYPES, RGB, PixelFormat
+from amcl.data.decode import DECODING, decode, decode_whole
+from amcl.data.pixel_format import DTYPES, RGB, PixelFormat, format_of
 from amcl.data.records import FileRecords, Records
 from amcl.files import digest
 from amcl.settings import whole_number
@@ -107,6 +107,7 @@ class FileImages:
     Args:
         files: Paths of files, or encoded images that are stored in another way.
         canvas: Side in pixels of the square that images are squashed onto.
+        pixels: Format that they are decoded to.
 
     Example:
         >>> files = FileImages(["a.png", "b.png"], canvas=32)
@@ -116,9 +117,10 @@ class FileImages:
 
     shapes: None = None
 
-    pixels: PixelFormat = RGB
-
-    def __init__(self, files: Sequence[str] | Records, canvas: int) -> None:
+    def __init__(
+        self, files: Sequence[str] | Records, canvas: int, pixels: PixelFormat = RGB
+    ) -> None:
+        self.pixels = pixels
         self._side = whole_number("canvas", canvas, "give the side of the square in pixels")
         self._records = FileRecords(files) if isinstance(files, Sequence) else files
 
@@ -151,7 +153,11 @@ class FileImages:
 
     def decode(self, index: int) -> tuple[torch.Tensor, tuple[int, int]]:
         """Return pixels (C, H, W) and the true (height, width), or raise `UnreadableImage`."""
-        return decode(self._records[index], self._side)
+        return decode(self._records[index], self._side, self.pixels)
+
+    def decode_whole(self, index: int, size: tuple[int, int]) -> torch.Tensor:
+        """Return pixels (C, H, W) in the image's own size, or raise `UnreadableImage`."""
+        return decode_whole(self._records[index], size, self.pixels)
 
     def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
         pixels = torch.empty(len(indices), self.channels, *self.canvas, dtype=self.dtype)
@@ -170,7 +176,7 @@ class FileImages:
 
     def subset(self, indices: torch.Tensor) -> "FileImages":
         """Return the images with these indices, in their order."""
-        return FileImages(self._records.select(indices), self._side)
+        return FileImages(self._records.select(indices), self._side, self.pixels)
 
     @property
     def _form(self) -> str:
@@ -240,6 +246,7 @@ class DataSet:
         image_size: Side of the views in pixels.
         mean: Mean of each channel, for values in [0, 1].
         std: Standard deviation of each channel.
+        pixels: Format of the stored pixels; by default that of their type, at its full range.
         unreadable: Path and reason of each file that could not be read.
         notes: Choices made on the user's behalf, shown by `describe`.
         warnings: Messages about what may not be as the user means it.
@@ -260,6 +267,7 @@ class DataSet:
     image_size: int
     mean: PerChannel
     std: PerChannel
+    pixels: PixelFormat | None = None
     unreadable: Unreadable = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -276,6 +284,11 @@ class DataSet:
     def channels(self) -> int:
         """Number of channels of the images."""
         return self.train.channels
+
+    @property
+    def pixel_format(self) -> PixelFormat:
+        """Format of the images, which other images take to be given to the same model."""
+        return self.pixels or format_of(self.train.channels, self.train.dtype)
 
     def describe(self) -> str:
         """Return a few lines on the number of images, the labels and the unreadable files."""

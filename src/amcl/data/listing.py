@@ -10,9 +10,12 @@ from pathlib import Path
 import torch
 
 from amcl.data.decode import (
+    ARRAY_EXTENSIONS,
+    DICOM_EXTENSIONS,
     EXTENSIONS,
     FORMATS,
     HEIF_EXTENSIONS,
+    PICTURE_EXTENSIONS,
     UnreadableImage,
     image_format,
 )
@@ -22,7 +25,7 @@ from amcl.data.records import FileRecord, FileRecords, Records
 # Common image formats that are neither read nor recognized by their first bytes.
 _UNSUPPORTED = (
     *(".jxl", ".psd", ".exr", ".hdr", ".svg", ".eps", ".ico"),
-    *(".cr3", ".raf", ".orf", ".rw2", ".dcm", ".nii", ".czi", ".lif", ".nd2"),
+    *(".cr3", ".raf", ".orf", ".rw2", ".nii", ".czi", ".lif", ".nd2"),
 )
 _NO_EXTENSION = "files without an extension"
 _MOST_OPENED = 20  # files of one unknown extension whose first bytes are read
@@ -95,9 +98,16 @@ def list_images(
     )
 
 
-def has_images(root: Path, *, exclude: Collection[Path] = ()) -> bool:
-    """Return whether any image is below `root`, outside of the folders in `exclude`."""
-    return bool(_search(str(root), exclude, only_first=True).paths)
+def has_images(root: Path, *, exclude: Collection[Path] = (), arrays: bool = True) -> bool:
+    """Return whether any image is below `root`, outside of the folders in `exclude`.
+
+    Args:
+        root: The folder.
+        exclude: Folders that are left out.
+        arrays: True if arrays count as images.
+    """
+    files = _search(str(root), exclude, only_first=True)
+    return bool(files.pictures or (arrays and files.arrays))
 
 
 def is_hidden(name: str) -> bool:
@@ -106,8 +116,8 @@ def is_hidden(name: str) -> bool:
 
 
 def is_image_name(name: str) -> bool:
-    """Return whether a file is an image by its extension."""
-    return os.path.splitext(name)[1].lower() in EXTENSIONS
+    """Return whether a file is a picture by its extension."""
+    return os.path.splitext(name)[1].lower() in PICTURE_EXTENSIONS
 
 
 def folder_id(path: str | Path) -> tuple[int, int]:
@@ -127,23 +137,35 @@ def parent_ids(root: str | Path) -> set[tuple[int, int]]:
 class _Files:
     """The files below a folder by what can be done with them."""
 
-    paths: list[str] = field(default_factory=list)
-    """Image files."""
+    pictures: list[str] = field(default_factory=list)
+    """Image files that are no arrays."""
+    arrays: list[str] = field(default_factory=list)
+    """Arrays, which may be images."""
     others: Counter[str] = field(default_factory=Counter)
     """Number of other files by extension."""
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     heif: Counter[str] = field(default_factory=Counter)
     """Number of HEIF files that cannot be read, by extension."""
+    dicom: Counter[str] = field(default_factory=Counter)
+    """Number of DICOM files that cannot be read, by extension."""
     image_like: set[str] = field(default_factory=set)
     """Unknown extensions of files that begin as images do."""
     skipped_links: list[str] = field(default_factory=list)
+
+    @property
+    def paths(self) -> list[str]:
+        """Image files. Beside pictures, arrays are something else: masks, features, labels."""
+        return self.pictures or self.arrays
 
     def add(self, folder: str, name: str) -> None:
         """Add a file by its extension and, if that says nothing, by its first bytes."""
         path = os.path.join(folder, name)
         extension = os.path.splitext(name)[1].lower()
-        if extension in EXTENSIONS:
-            self.paths.append(path)
+        if extension in PICTURE_EXTENSIONS:
+            self.pictures.append(path)
+            return
+        if extension in ARRAY_EXTENSIONS:
+            self.arrays.append(path)
             return
         if not _EXTENSION.fullmatch(extension):
             extension = ""
@@ -151,11 +173,13 @@ class _Files:
         if not extension or self.others[extension] < _MOST_OPENED:
             detected = image_format(FileRecord(path))
         if not extension and detected in FORMATS:
-            self.paths.append(path)
+            self.pictures.append(path)
             return
         self.others[extension or _NO_EXTENSION] += 1
         if extension in HEIF_EXTENSIONS or (detected == "HEIF" and detected not in FORMATS):
             self.heif[extension or _NO_EXTENSION] += 1
+        elif extension in DICOM_EXTENSIONS or (detected == "DICOM" and detected not in FORMATS):
+            self.dicom[extension or _NO_EXTENSION] += 1
         elif detected is not None:
             self.image_like.add(extension)
 
@@ -191,7 +215,7 @@ def _search(root: str, exclude: Collection[Path], *, only_first: bool = False) -
         for name in names:
             if not is_hidden(name):
                 files.add(folder, name)
-        if only_first and files.paths:
+        if only_first and files.pictures:
             return files
     for folder in named_like_images:
         if not any(path.startswith(folder + os.sep) for path in files.paths):
@@ -205,6 +229,15 @@ def _warnings(files: _Files) -> list[str]:
         f"{_count(count, kind)} not read: HEIC needs an extra, pip install '.[heic]'."
         for kind, count in files.heif.items()
     ]
+    lines += [
+        f"{_count(count, kind)} not read: DICOM needs an extra, pip install '.[dicom]'."
+        for kind, count in files.dicom.items()
+    ]
+    if files.pictures and files.arrays:
+        lines.append(
+            f"{_count(len(files.arrays), os.path.splitext(files.arrays[0])[1])} not read: arrays "
+            "are images only in folders without other images."
+        )
     lines += [
         f"{_count(files.others[kind], kind)} not read, but by the first bytes may be images: "
         "use the extension of the true format, such as .jpg, or convert to one."

@@ -8,11 +8,19 @@ from pathlib import Path
 import torch
 
 from amcl.data.builtin import load_builtin
-from amcl.data.file_dataset import choose_sizes
-from amcl.data.images import DataSet, FileImages, Images, MemoryImages
+from amcl.data.file_dataset import choose_pixels, choose_sizes, read_headers
+from amcl.data.images import DataSet, FileImages, Images, MemoryImages, PerChannel
 from amcl.data.locate import find_source, has_test_split
 from amcl.data.named import DATASETS, data_root, load_named
-from amcl.data.options import BANK, Labels, LoadOptions, ProbeSplit, missing_labels
+from amcl.data.options import (
+    BANK,
+    Channels,
+    Labels,
+    LoadOptions,
+    ProbeSplit,
+    missing_labels,
+)
+from amcl.data.pixel_format import PixelFormat, ValueRange
 
 logger = logging.getLogger("amcl")
 
@@ -32,6 +40,10 @@ def load_dataset(
     subset: int | None = None,
     bank: int | None = BANK,
     train_labels: bool = False,
+    channels: Channels = "auto",
+    value_range: ValueRange | None = None,
+    pixels: PixelFormat | None = None,
+    normalization: tuple[PerChannel, PerChannel] | None = None,
 ) -> DataSet:
     """Load images to pre-train on.
 
@@ -59,6 +71,14 @@ def load_dataset(
             not held out, as "test" does.
         train_labels: Load the classes of the images to train on too, for a method that learns from
             them; an error if they have none. STL-10 then trains on its labeled images.
+        channels: Number of channels of the images. "auto" takes 8-bit pictures as RGB, and that of
+            most files for others.
+        value_range: Values that count as 0 and 1, of images with more than 8 bits. Default: by the
+            bits in use; of fractions and signed values it is measured.
+        pixels: Format of the pixels, for a model that was trained on others. Default: chosen by
+            `channels`, `value_range` and the files.
+        normalization: Mean and standard deviation of the channels. Default: those of a named set,
+            those of ImageNet for 8-bit RGB; of other images they are measured.
 
     Returns:
         The images, and labeled ones to judge features on.
@@ -80,6 +100,10 @@ def load_dataset(
         subset=subset,
         bank=bank,
         train_labels=train_labels,
+        channels=channels,
+        value_range=value_range,
+        pixels=pixels,
+        normalization=normalization,
     )
     data = _load(source, root, options)
     if train_labels and data.labels is None:
@@ -109,7 +133,13 @@ class AllImages:
 
 
 def load_all_images(
-    source: str, *, root: Path | None = None, image_size: int, canvas: int | None = None
+    source: str,
+    *,
+    root: Path | None = None,
+    image_size: int,
+    canvas: int | None = None,
+    pixels: PixelFormat | None = None,
+    channels: Channels = "auto",
 ) -> AllImages:
     """Load all images of a source, whatever their split, with their names and classes.
 
@@ -118,6 +148,9 @@ def load_all_images(
         root: Folder of the named data sets; else $AMCL_DATA, else ~/.cache/amcl.
         image_size: Side of the model's input in pixels.
         canvas: Side of the square that images are decoded to; by default as in `load_dataset`.
+        pixels: Format of the pixels, that of the images that a model was trained on; by default it
+            is chosen by `channels` and the files.
+        channels: Number of channels, as in `load_dataset`.
 
     Returns:
         The images with their names, paths and classes.
@@ -134,15 +167,20 @@ def load_all_images(
         validation=0,
         memory=0,
         workers=0,
+        pixels=pixels,
+        channels=channels,
     )
     if source == "builtin" or source in DATASETS:
         return _all_named_images(source, root, options)
     catalog = find_source(source).catalog()
     for warning in catalog.listing.warnings:
         logger.warning(warning)
-    _, side, _ = choose_sizes(catalog.listing.records, options)
+    records = catalog.listing.records
+    headers = read_headers(records, options)
+    stored, _ = choose_pixels(records, headers, options)
+    _, side, _ = choose_sizes(headers.values(), options)
     return AllImages(
-        images=FileImages(catalog.listing.records, side),
+        images=FileImages(records, side, stored),
         names=catalog.names,
         paths=catalog.paths,
         labels=catalog.labels,

@@ -171,6 +171,7 @@ def data_set(
 ) -> DataSet:
     """Return a data set of images in memory, with the size and statistics of a named one."""
     options.check_canvas(train)
+    options.check_pixels(train)
     return DataSet(
         name="",
         train=train,

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from amcl.data.images import Images
+from amcl.data.images import Images, PerChannel, counted
+from amcl.data.pixel_format import PixelFormat, ValueRange
 from amcl.settings import choose, non_negative, non_negative_int, whole_number
 
 Labels = Literal["auto", "folders", "none"]
 ProbeSplit = Literal["validation", "test", "none"]
+Channels = int | Literal["auto"]
 
 BANK = 10_000  # images to probe with while training
 
@@ -40,10 +42,18 @@ class LoadOptions:
     subset: int | None = None
     bank: int | None = None
     train_labels: bool = False
+    channels: Channels = "auto"
+    value_range: ValueRange | None = None
+    pixels: PixelFormat | None = None
+    normalization: tuple[PerChannel, PerChannel] | None = None
 
     def __post_init__(self) -> None:
         choose("labels", self.labels, ("auto", "folders", "none"))
         choose("probe", self.probe, ("validation", "test", "none"))
+        if self.channels != "auto":
+            whole_number("channels", self.channels, "give the number of channels, or auto")
+        if self.value_range is not None:
+            PixelFormat(value_range=self.value_range)  # checks it
         if self.train_labels and self.labels == "none":
             raise ValueError(missing_labels("labels='none' leaves them out"))
         optional = {
@@ -88,6 +98,24 @@ class LoadOptions:
             raise ValueError(
                 f"canvas={self.canvas}: these images are stored at {side} pixels and are not "
                 "resampled; leave canvas out, and set image_size for larger views."
+            )
+
+    def check_pixels(self, images: Images) -> None:
+        """Raise an error if other pixels are wanted of images that are stored as tensors."""
+        stored = counted(images.channels, "channel")
+        if self.channels not in ("auto", images.channels):
+            raise ValueError(
+                f"channels={self.channels}: this set is stored with {stored}. Leave --channels out."
+            )
+        if self.value_range is not None:
+            raise ValueError(
+                "value_range: this set is stored with 8 bits, of which 0 … 255 always count as "
+                "0 … 1. Leave --value-range out."
+            )
+        if self.pixels is not None and self.pixels.channels != images.channels:
+            raise ValueError(
+                f"this set has images of {stored}, and the model was trained on images of "
+                f"{self.pixels.channels} (--channels): give other images with --data."
             )
 
     def fits_memory(self, images: Images) -> bool:

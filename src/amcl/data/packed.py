@@ -81,7 +81,7 @@ class PackedSource(Source):
         """Return the files that a path stands for; None if they are not of this kind."""
         folder = expand_home(path)
         if path and folder.is_dir():
-            is_packed = packed_files(folder, cls.endings) and not has_images(folder)
+            is_packed = packed_files(folder, cls.endings) and not has_images(folder, arrays=False)
             return cls(path) if is_packed else None
         return cls(path) if path.endswith(cls.endings) else None
 

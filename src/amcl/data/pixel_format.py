@@ -92,6 +92,16 @@ RGB = PixelFormat()
 """8-bit RGB."""
 
 
+def format_of(channels: int, dtype: torch.dtype) -> PixelFormat:
+    """Return the format of pixels whose values fill the range of their type.
+
+    >>> format_of(3, torch.uint8) == RGB, format_of(1, torch.uint16).value_range
+    (True, (0.0, 65535.0))
+    """
+    kind = next(name for name, type in DTYPES.items() if type == dtype)
+    return PixelFormat(channels=channels, type=kind, value_range=(0.0, TOP[kind]))
+
+
 class _Pixels(TypedDict):
     channels: int
     type: str

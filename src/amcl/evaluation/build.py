@@ -162,6 +162,8 @@ def _load_data(model: LoadedModel, options: EvaluationData, seed: int) -> DataSe
             subset=settings.subset,
             bank=None,
             train_labels=trained_on is not None and _learned_labels(model, options),
+            normalization=(model.mean, model.std),
+            **model.image_options(),
         )
     except FileNotFoundError as error:
         if options.data is not None or run is None:

@@ -44,7 +44,9 @@ def embed(
     check_embeddings_file(out)
     device = find_accelerator(accelerator)
     size = model.backbone.image_size
-    pictures = load_all_images(data, root=data_root, image_size=size, canvas=canvas)
+    pictures = load_all_images(
+        data, root=data_root, image_size=size, canvas=canvas, **model.image_options()
+    )
     run = model.folder
     features = cached_features(
         run / "features" if run is not None and os.access(run, os.W_OK) else None,

@@ -114,7 +114,9 @@ def predict(
     classifier = load_classifier(path)
     device = find_accelerator(accelerator)
     size = classifier.transform.image_size
-    pictures = load_all_images(data, root=data_root, image_size=size, canvas=canvas)
+    pictures = load_all_images(
+        data, root=data_root, image_size=size, canvas=canvas, pixels=classifier.pixels
+    )
     logits = features_of(
         classifier.model.to(device),
         pictures.images,

@@ -40,6 +40,7 @@ from amcl.training.start import (
     normalized_for,
 )
 from amcl.training.trackers import open_trackers, require_trackers
+from amcl.training.trained_on import Trained, trained_on
 from amcl.training.trainer import Trainer
 from amcl.training.watch import Watch
 
@@ -105,7 +106,7 @@ def pretrain(
     fabric.launch()
     with shared_errors(), StopRequest() as stop:
         with stop.at_once(before_training(folder)):
-            data = load_data(config)
+            data = load_data(config, trained_on(folder) if resume else None)
         config, notes = fitted(config, len(data.train), fabric.world_size)
         if fabric.is_global_zero:
             for note in notes:
@@ -250,12 +251,19 @@ def _about(data: DataSet) -> dict[str, Any]:
         "mean": data.mean,
         "std": data.std,
         "images": len(data.train),
+        **data.pixel_format.metadata(),
     }
 
 
-def load_data(config: Config) -> DataSet:
-    """Return the images that a run of this configuration trains on."""
+def load_data(config: Config, trained: Trained | None = None) -> DataSet:
+    """Return the images that a run of this configuration trains on.
+
+    Args:
+        config: The configuration.
+        trained: Form of the images that the run has been trained on so far: it stays the same.
+    """
     settings = config.data
+    pixels, normalization = (None, None) if trained is None else trained.for_settings(settings)
     return load_dataset(
         settings.source,
         root=Path(settings.data_root) if settings.data_root else None,
@@ -269,4 +277,8 @@ def load_data(config: Config) -> DataSet:
         seed=config.run.seed,
         subset=settings.subset,
         train_labels=config.method.needs_labels,
+        channels=settings.channels,
+        value_range=settings.value_range,
+        pixels=pixels,
+        normalization=normalization,
     )

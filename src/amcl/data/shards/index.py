@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from amcl.data.decode import EXTENSIONS
+from amcl.data.decode import ARRAY_EXTENSIONS, EXTENSIONS
 from amcl.data.named import data_root
 from amcl.data.packed import NO_LABEL
 from amcl.data.shards.members import Damage, Member, Skipped, members
@@ -169,6 +169,7 @@ class _Builder:
     def __init__(self, archive: int) -> None:
         self._archive = archive
         self._images: dict[str, Member] = {}
+        self._arrays: list[tuple[str, Member]] = []
         self._labels: dict[str, str] = {}
         self._damages: list[tuple[str, str]] = []
         self._others: Counter[str] = Counter()
@@ -187,6 +188,8 @@ class _Builder:
         if isinstance(thing, Skipped):
             if is_image:
                 self._damages.append((name, thing.reason))
+        elif f".{extension.lower()}" in ARRAY_EXTENSIONS:
+            self._arrays.append((key, Member(name, thing.offset, thing.size)))
         elif is_image:
             self._add_image(key, Member(name, thing.offset, thing.size))
         elif extension.lower() == _LABEL:
@@ -215,6 +218,7 @@ class _Builder:
 
     def index(self, path: Path, status: os.stat_result) -> ShardIndex:
         """Return the index of what was added."""
+        self._settle_arrays()
         self._drop_halves()
         texts = {text: n for n, text in enumerate(dict.fromkeys(self._labels.values()))}
         rows = []
@@ -235,6 +239,15 @@ class _Builder:
             tuple(self._damages),
             dict(self._others),
         )
+
+    def _settle_arrays(self) -> None:
+        """Take arrays as images where there are no others; beside pictures they are features."""
+        take = not self._images
+        for key, array in self._arrays:
+            if take:
+                self._add_image(key, array)
+            else:
+                self._others[split_name(array.name)[1][:40]] += 1
 
     def _drop_halves(self) -> None:
         """Drop the images of a damaged shard that have lost their labels, and name other halves."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from amcl.data.decode import EXTENSIONS
+from amcl.data.decode import PICTURE_EXTENSIONS
 from amcl.data.listing import Listing
 from amcl.data.packed import PackedSource
 from amcl.data.shards.records import ShardRecords, load_indices
@@ -41,7 +41,7 @@ def _warnings(others: Counter[str]) -> list[str]:
     dotted = {
         extension: count
         for extension, count in others.items()
-        if f".{extension.rpartition('.')[2].lower()}" in EXTENSIONS
+        if f".{extension.rpartition('.')[2].lower()}" in PICTURE_EXTENSIONS
     }
     lines = []
     if dotted:

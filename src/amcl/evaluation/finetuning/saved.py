@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from amcl.backbones import Backbone, BackboneSettings, own_randomness
+from amcl.data.pixel_format import RGB, PixelFormat
 from amcl.evaluation.finetuning.classifier import classifier
 from amcl.files import whole_file
 from amcl.metrics.features import Transform
@@ -25,6 +26,8 @@ class SavedClassifier:
     """Names of the classes."""
     transform: Transform
     """Transform from stored images to the model's input."""
+    pixels: PixelFormat = RGB
+    """Format of the images that it was trained on."""
 
 
 def save_classifier(
@@ -33,6 +36,7 @@ def save_classifier(
     classes: Sequence[str],
     backbone: nn.Module,
     transform: Transform,
+    pixels: PixelFormat = RGB,
 ) -> None:
     """Write a classifier with all that is needed to use it.
 
@@ -42,6 +46,7 @@ def save_classifier(
         classes: Names of the classes.
         backbone: The backbone it was made from; of a `Backbone` the file names the network.
         transform: Transform from stored images to the model's input.
+        pixels: Format of the images that it was trained on.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -55,6 +60,7 @@ def save_classifier(
         ('cat', 'dog')
     """
     metadata: dict[str, Any] = {"classes": list(classes), "transform": asdict(transform)}
+    metadata |= pixels.metadata()
     if isinstance(backbone, Backbone):
         metadata["network"] = backbone.metadata()
     with whole_file(path) as file:
@@ -100,7 +106,10 @@ def load_classifier(path: Path) -> SavedClassifier:
     except RuntimeError as error:
         raise ValueError(f"the weights in {path} do not fit its network: {error}") from error
     return SavedClassifier(
-        model=model.eval(), classes=classes, transform=_transform(metadata["transform"])
+        model=model.eval(),
+        classes=classes,
+        transform=_transform(metadata["transform"]),
+        pixels=PixelFormat.from_metadata(metadata, path),
     )
 
 

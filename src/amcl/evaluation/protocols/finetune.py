@@ -35,6 +35,7 @@ def run_finetune(evaluation: Evaluation, settings: FinetuneSettings) -> Outcome:
             evaluation.probe.classes,
             evaluation.model,
             evaluation.transform,
+            evaluation.data.pixel_format,
         )
     return Outcome(
         metrics=trained.metrics(),

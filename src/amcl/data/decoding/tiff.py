@@ -1,0 +1,135 @@
+"""TIFF files with many bands, or with more than 8 bits of color, by tifffile."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amcl.data.decoding import picture_planes
+from amcl.data.decoding.limits import MAX_BYTES, check_size
+from amcl.data.decoding.planes import Header, Planes, planes_of
+from amcl.data.decoding.tiff_tags import UNSIGNED, TiffTags, read_tags
+from amcl.data.pixel_format import PixelType
+from amcl.extras import needed
+
+if TYPE_CHECKING:
+    pass
+
+EXTRA = "tiff"
+_PICTURES = (1, 3)  # channels of gray and RGB
+_FORMATS = (1, 2, 3)  # unsigned, signed, float
+
+
+def is_installed() -> bool:
+    """Return whether tifffile and its codecs are installed."""
+    return find_spec("tifffile") is not None and find_spec("imagecodecs") is not None
+
+
+def is_multiband(file: BinaryIO) -> bool:
+    """Return whether Pillow does not read a TIFF at all, because it has too many samples."""
+    tags = read_tags(file)
+    file.seek(0)
+    return tags.samples > 4
+
+
+def header(file: BinaryIO, channels: int | None) -> Header:
+    """Return what the tags say.
+
+    Args:
+        file: The TIFF.
+        channels: Number of channels that the set has; None if that is open.
+    """
+    tags = read_tags(file, 1 if channels is None else channels + 1)
+    file.seek(0)
+    if _is_for_pillow(tags, channels):
+        return picture_planes.header(file)
+    facts = _header(tags, channels)
+    if is_installed() or tags.samples > 4:
+        return facts
+    return Header(height=facts.height, width=facts.width, channels=3, lacks=EXTRA)
+
+
+def planes(file: BinaryIO, channels: int | None) -> Planes:
+    """Return the image with its values.
+
+    Args:
+        file: The TIFF.
+        channels: Number of channels that the set has; None if that is open.
+    """
+    tags = read_tags(file, 1 if channels is None else channels + 1)
+    file.seek(0)
+    if _is_for_pillow(tags, channels):
+        return picture_planes.planes(file)
+    if not is_installed():
+        raise ValueError(needed("TIFF of this kind", "tifffile with imagecodecs", EXTRA))
+    facts = _header(tags, channels)
+    check_size(tags.height, tags.width, facts.channels * max(1, tags.bits // 8))
+    pages = 1 if tags.samples > 1 else facts.channels
+    return planes_of(_read(file, tags, pages), facts, tags.orientation)
+
+
+def _is_for_pillow(tags: TiffTags, channels: int | None) -> bool:
+    """Return whether Pillow reads all that is wanted of a TIFF."""
+    bands = tags.has_hidden_band and channels == 4
+    return tags.keeps_values and not bands and not _has_bands_as_pages(tags, channels)
+
+
+def _has_bands_as_pages(tags: TiffTags, channels: int | None) -> bool:
+    """Return whether each page is a band: gray pages, as many as a set of bands has channels."""
+    return tags.samples == 1 and channels not in (None, *_PICTURES) and tags.pages == channels
+
+
+def _header(tags: TiffTags, channels: int | None) -> Header:
+    paged = _has_bands_as_pages(tags, channels)
+    alpha = tags.has_alpha and tags.samples - 1 in _PICTURES
+    bands = tags.pages if paged else tags.samples - alpha
+    return Header(
+        height=tags.height,
+        width=tags.width,
+        channels=bands,
+        alpha=alpha,
+        type=_type(tags),
+        depth=tags.bits if tags.bits < 16 else None,
+        is_picture=bands in _PICTURES,
+    )
+
+
+def _type(tags: TiffTags) -> PixelType:
+    if tags.format not in _FORMATS or tags.bits not in (8, 10, 12, 14, 16, 32, 64):
+        raise ValueError(f"a TIFF with {tags.bits} bits of format {tags.format}: convert it")
+    if tags.format != UNSIGNED or tags.bits > 16:
+        return "float32"
+    return "uint8" if tags.bits == 8 else "uint16"
+
+
+def _read(file: BinaryIO, tags: TiffTags, pages: int) -> NDArray[Any]:
+    """Return all values (H, W, C)."""
+    import tifffile
+
+    size = file.seek(0, 2)
+    file.seek(0)
+    with tifffile.TiffFile(file) as tiff:
+        values = [_page(tiff.pages[number], tags, size) for number in range(pages)]
+    return values[0] if pages == 1 else np.concatenate(values, axis=2)
+
+
+def _page(page: Any, tags: TiffTags, size: int) -> NDArray[Any]:
+    """Return the values (H, W, C) of a page, which must be what its tags say."""
+    expected = {
+        "YX": (tags.height, tags.width),
+        "YXS": (tags.height, tags.width, tags.samples),
+        "SYX": (tags.samples, tags.height, tags.width),
+    }
+    page = page.aspage() if hasattr(page, "aspage") else page
+    if page.dtype is None or page.shape != expected.get(page.axes):
+        raise ValueError("a TIFF whose tags contradict each other, or that holds no flat image")
+    if int(np.prod(page.chunks, dtype=object)) * page.dtype.itemsize > MAX_BYTES:
+        raise ValueError("a TIFF with tiles that are too large")
+    ends = zip(page.dataoffsets, page.databytecounts, strict=True)
+    if any(start + count > size for start, count in ends):
+        raise ValueError("a TIFF that is truncated")
+    values: NDArray[Any] = page.asarray(maxworkers=1)  # threads do not survive a fork
+    if page.axes == "SYX":
+        return values.transpose(1, 2, 0)
+    return values if page.axes == "YXS" else values[..., None]
