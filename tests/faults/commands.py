@@ -178,6 +178,13 @@ def _evaluate(*options: str) -> Callable[[Path], list[str]]:
     return lambda f: ["evaluate", str(f / "out"), "--workers", "0", *options, *CPU]
 
 
+def _packed(folder: Path) -> Any:
+    """All files but those that hold the times of other files."""
+    out = folder / "out"
+    files = [path for path in out.rglob("*") if path.is_file() and path.parent.name != ".amcl"]
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
+
+
 COMMANDS = {
     "pretrain": Command(
         start=_pretrain("one.toml"),
@@ -224,6 +231,14 @@ COMMANDS = {
         at_least=50,
     ),
     "export": Command(start=_export, result=_files("export"), at_least=8, needs_run=True),
+    "pack": Command(
+        start=lambda f: [
+            *("data", "pack", str(f / "pictures"), "--out", str(f / "out")),
+            *("--shard-size", "6", "--workers", "1"),
+        ],
+        result=_packed,
+        at_least=20,
+    ),
     "embed": Command(start=_embed, result=_files("features.csv"), at_least=5, needs_run=True),
 }
 
