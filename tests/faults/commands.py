@@ -15,7 +15,7 @@ from amcl.cli import main
 from amcl.config import Config
 from amcl.data.shapes import shapes
 from factories import small_config
-from tiny_runs import tiny_vit
+from tiny_runs import TIMES, tiny_vit
 
 FINETUNE = ["--finetune.epochs", "2", "--finetune.warmup-epochs", "0", "--finetune.min-steps", "0"]
 CPU = ["--threads", "1", "--accelerator", "cpu"]
@@ -108,8 +108,7 @@ def _resume(config: str) -> Callable[[Path], list[str]]:
 def _trained(run: Path) -> Any:
     """Backbone, metrics and the names of all checkpoints of a run."""
     rows = [
-        {key: value for key, value in row.items() if key != "images_per_second"}
-        for row in read_metrics(run)
+        {key: value for key, value in row.items() if key not in TIMES} for row in read_metrics(run)
     ]
     names = sorted(path.name for path in (run / "checkpoints").iterdir())
     return (run / "backbone.safetensors").read_bytes(), rows, names
@@ -141,7 +140,7 @@ def _detected(folder: Path) -> Any:
     result = json.loads(path.read_text())
     detector = path.with_suffix("")
     rows = [
-        {key: value for key, value in row.items() if key != "images_per_second"}
+        {key: value for key, value in row.items() if key not in TIMES}
         for row in read_metrics(detector)
     ]
     dated = ("log.txt", "metrics.jsonl", "environment.jsonl")
