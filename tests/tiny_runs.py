@@ -22,6 +22,9 @@ from amcl.methods import HeadSettings, Method
 from amcl.methods.masked import MaskedSettings
 from factories import change
 
+TIMES = ("images_per_second", "data_wait")
+"""Metrics that depend on how fast the machine is."""
+
 
 def picture_folder(path: Path, count: int = 40, size: int = 32) -> Path:
     path.mkdir(parents=True)
@@ -107,7 +110,7 @@ def assert_same_run(first: Path, second: Path) -> None:
     ).read_bytes()
 
     def rows(run):
-        return [{k: v for k, v in r.items() if k != "images_per_second"} for r in read_metrics(run)]
+        return [{k: v for k, v in r.items() if k not in TIMES} for r in read_metrics(run)]
 
     assert rows(first) == rows(second)
 

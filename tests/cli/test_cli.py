@@ -248,6 +248,7 @@ def test_help(capsys):
         *((t, f"pretrain --temperature {t}") for t in TEMPERATURES_APART),
         *((n, n) for n in ("evaluate", "detect", "predict", "embed", "export", "compare", "cost")),
         *((n, n) for n in ("search", "sweep", "curate")),
+        *((n.replace(" ", "-"), n) for n in ("data pack", "data check")),
         *((n, n) for n in ("analyze", "reproduce")),
     ],
 )

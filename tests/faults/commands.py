@@ -15,7 +15,7 @@ from amcl.cli import main
 from amcl.config import Config
 from amcl.data.shapes import shapes
 from factories import small_config
-from tiny_runs import tiny_vit
+from tiny_runs import TIMES, tiny_vit
 
 FINETUNE = ["--finetune.epochs", "2", "--finetune.warmup-epochs", "0", "--finetune.min-steps", "0"]
 CPU = ["--threads", "1", "--accelerator", "cpu"]
@@ -108,8 +108,7 @@ def _resume(config: str) -> Callable[[Path], list[str]]:
 def _trained(run: Path) -> Any:
     """Backbone, metrics and the names of all checkpoints of a run."""
     rows = [
-        {key: value for key, value in row.items() if key != "images_per_second"}
-        for row in read_metrics(run)
+        {key: value for key, value in row.items() if key not in TIMES} for row in read_metrics(run)
     ]
     names = sorted(path.name for path in (run / "checkpoints").iterdir())
     return (run / "backbone.safetensors").read_bytes(), rows, names
@@ -141,7 +140,7 @@ def _detected(folder: Path) -> Any:
     result = json.loads(path.read_text())
     detector = path.with_suffix("")
     rows = [
-        {key: value for key, value in row.items() if key != "images_per_second"}
+        {key: value for key, value in row.items() if key not in TIMES}
         for row in read_metrics(detector)
     ]
     dated = ("log.txt", "metrics.jsonl", "environment.jsonl")
@@ -176,6 +175,13 @@ def _export(folder: Path) -> list[str]:
 
 def _evaluate(*options: str) -> Callable[[Path], list[str]]:
     return lambda f: ["evaluate", str(f / "out"), "--workers", "0", *options, *CPU]
+
+
+def _packed(folder: Path) -> Any:
+    """All files but those that hold the times of other files."""
+    out = folder / "out"
+    files = [path for path in out.rglob("*") if path.is_file() and path.parent.name != ".amcl"]
+    return {str(path.relative_to(out)): path.read_bytes() for path in files}
 
 
 COMMANDS = {
@@ -224,6 +230,14 @@ COMMANDS = {
         at_least=50,
     ),
     "export": Command(start=_export, result=_files("export"), at_least=8, needs_run=True),
+    "pack": Command(
+        start=lambda f: [
+            *("data", "pack", str(f / "pictures"), "--out", str(f / "out")),
+            *("--shard-size", "6", "--workers", "1"),
+        ],
+        result=_packed,
+        at_least=20,
+    ),
     "embed": Command(start=_embed, result=_files("features.csv"), at_least=5, needs_run=True),
 }
 

@@ -12,7 +12,7 @@ from faults.commands import COMMANDS, Command, copy, make_configs, make_pictures
 from faults.injection import CRASH, Fault, import_modules_of, run
 
 SAMPLE = 4  # operations that the fast tests try, the first and the last among them
-FAST = ("pretrain", "evaluate", "export", "embed")
+FAST = ("pretrain", "evaluate", "export", "embed", "pack")
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from amcl.training.saving import CheckpointPolicy
 from amcl.training.task import Task
 from amcl.training.trackers import open_trackers
 from amcl.training.trainer import Trainer
-from tiny_runs import picture_folder, tiny_vit
+from tiny_runs import TIMES, picture_folder, tiny_vit
 
 pretraining = sys.modules["amcl.training.pretrain"]
 
@@ -125,6 +125,44 @@ def test_steps_epochs_and_rates_are_logged():
     assert task.closed
 
 
+class SlowImages(Regression):
+    """A step takes a second by the clock of the test, and its batch `wait` seconds."""
+
+    def __init__(self, clock, wait):
+        super().__init__(self._train, accumulate=2)
+        self.clock = clock
+        self.wait = wait
+
+    def _train(self, step, loss):
+        self.clock["now"] += 10.0
+        return loss
+
+    def batches(self, step, on_wait):
+        for batch in super().batches(step, on_wait):
+            self.clock["now"] += self.wait
+            yield batch
+
+
+@pytest.mark.parametrize(("wait", "share"), [(30.0, 0.75), (2.0, 0.1667), (0.0, 0.0)])
+def test_the_share_of_time_that_images_are_waited_for(monkeypatch, caplog, wait, share):
+    clock = {"now": 0.0}
+    monkeypatch.setattr("time.perf_counter", lambda: clock["now"])
+    task = SlowImages(clock, wait)
+    writer = Rows()
+    trainer = Trainer(fabric_on(torch.device("cpu"), "32"), task)
+    display = Display(task.total, task.per_epoch, task.batch_size)
+    log = RunLog(display, [writer], data_hint="shards may help")
+    with StopRequest() as stop, display, caplog.at_level("INFO", "amcl"):
+        train(trainer, CheckpointPolicy(trainer, None, "Run it again."), log, stop)
+    epochs = [row for row in writer.rows if row["kind"] == "epoch"]
+    assert [row["data_wait"] for row in epochs] == 3 * [share]
+    hints = [m for m in caplog.messages if m.endswith("% of the time: shards may help")]
+    assert len(hints) == (share > 0.2)
+    waits = [m for m in caplog.messages if m.startswith("epoch ") and "waiting for data" in m]
+    assert len(waits) >= len(epochs) if share else not waits
+    assert all(f", waiting for data {100 * share:.0f} % of the time  " in m for m in waits)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("at", [0, 3, 5])
 def test_a_signal_saves_and_the_rest_is_the_same(tmp_path, at, number):
@@ -147,7 +185,7 @@ def test_a_signal_saves_and_the_rest_is_the_same(tmp_path, at, number):
     assert torch.equal(weights(resumed), weights(straight))
 
     def numbers(rows):
-        return [{k: v for k, v in row.items() if k != "images_per_second"} for row in rows]
+        return [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
 
     assert numbers(rows) == [row for row in numbers(expected) if row["step"] > at + 1]
 

@@ -11,14 +11,18 @@ from rich.console import Console
 
 from amcl.backbones import Backbone, BackboneSettings
 from amcl.data.builtin import builtin
+from amcl.data.shards.pack import pack
 from amcl.errors import NonFiniteError, RunError
 from amcl.losses import LossStats, PairStats
 from amcl.methods import MAESettings, Method, make_method
 from amcl.training import pretrain
 from amcl.training import watch as watching
 from amcl.training.display import Display
+from amcl.training.messages import data_hint
+from amcl.training.pretrain import load_data
 from amcl.training.watch import Watch
 from factories import small_run
+from tiny_runs import picture_folder, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("few_images")
 loop = sys.modules["amcl.training.pretrain"]
@@ -134,6 +138,23 @@ def test_a_line_within_an_epoch_tells_how_far_it_is(caplog, monkeypatch):
         display.advance(5, 1.5)
         Display(40, 20, 8, shown=False)
     assert caplog.messages == ["epoch 1/2  25 %  loss 1.5000  0.7 images/s  7 min left"]
+
+
+def test_what_helps_where_images_are_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("amcl.training.messages.usable_cores", lambda: 8)
+    folder = picture_folder(tmp_path / "folder")
+    config = tiny_vit("simclr", folder)
+    assert data_hint(config, load_data(config), 1) == ""  # in memory
+    config = replace(config, data=replace(config.data, memory=0.0, workers=2, canvas=24))
+    text = data_hint(config, load_data(config), 2)
+    assert text == (
+        "--workers 4, one for each core (--workers 2 now); shards, where files are on a slow drive "
+        "(amcl data pack); smaller files, or a smaller canvas (--canvas 24 now) may help"
+    )
+    pack(str(folder), tmp_path / "shards")
+    source = str(tmp_path / "shards")
+    config = replace(config, data=replace(config.data, source=source, workers=8))
+    assert data_hint(config, load_data(config), 1).startswith("smaller files, or a smaller canvas")
 
 
 @pytest.mark.parametrize(("package", "value"), [("tensorboard", True), ("wandb", "mine")])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from amcl.checkpoints import read_metrics
+from amcl.data.shards.pack import pack
 from amcl.errors import Interrupted
 from amcl.training import pretrain
 from shard_files import folder_and_shards
@@ -22,6 +23,10 @@ def test_losses_do_not_depend_on_storage_workers_and_stops(tmp_path, monkeypatch
     pretrain(config, tmp_path / "folder run")
     expected = losses(tmp_path / "folder run")
     assert len(expected) == 8
+    pack(folder, tmp_path / "packed", shard_size="16")
+    packed = replace(config, data=replace(config.data, source=str(tmp_path / "packed")))
+    pretrain(packed, tmp_path / "packed run")
+    assert losses(tmp_path / "packed run") == expected
     for workers in (0, 2):
         data = replace(config.data, source=f"{shards}/{{0000..0001}}.tar", workers=workers)
         ours = replace(config, data=data)

@@ -1,4 +1,4 @@
-"""`amcl data NAME`: put a known data set into the data folder."""
+"""`amcl data NAME`: put a known data set into the data folder; `pack` and `check` of one's own."""
 
 import sys
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import tyro
 
+from amcl.cli import data_check, data_pack
 from amcl.cli.options import read_options
 from amcl.data.download import DownloadError, download
 from amcl.data.locate import suggestion
@@ -19,6 +20,10 @@ class Data:
 
     Known are cifar10, cifar100 and stl10, and, to be fetched by hand, tinyimagenet and imagenet,
     for which it says where they are to be had.
+
+    amcl data pack FOLDER --out shards   pack images of your own into shards
+
+    amcl data check shards               verify shards, and decode every image
     """
 
     name: Annotated[str, tyro.conf.Positional]
@@ -30,6 +35,9 @@ class Data:
 
 def main(args: list[str]) -> int:
     """Run the command; 0 if the data set is there at the end, 1 if not, 2 for a wrong name."""
+    parts = {"pack": data_pack.main, "check": data_check.main}
+    if args and args[0] in parts:
+        return parts[args[0]](args[1:])
     try:
         options = read_options(Data, args, command="amcl data")
     except ValueError as error:

@@ -63,14 +63,15 @@ class Folder(Source):
 
     def load(self, options: LoadOptions) -> DataSet:
         """Load the images to train on, and those to probe with."""
-        if (
-            options.labels == "folders"
-            and not self.splits.train
-            and self.splits != Splits(self.root)
-        ):
+        folder = self.for_labels(options.labels)
+        return super().load(options) if folder is self else folder.load(options)
+
+    def for_labels(self, mode: Labels) -> "Folder":
+        """Return the folder as it is read with `--labels`: without splits if all are classes."""
+        if mode == "folders" and not self.splits.train and self.splits != Splits(self.root):
             # All its folders are meant as classes, whatever their names are.
-            return Folder(self.root, Splits(self.root)).load(options)
-        return super().load(options)
+            return Folder(self.root, Splits(self.root))
+        return self
 
     def listings(self) -> dict[Role, Listing]:
         """List the images of each split; without one to train on, it is all other images."""
@@ -80,8 +81,11 @@ class Folder(Source):
         self, role: Role, listing: Listing, mode: Labels, classes: tuple[str, ...] = ()
     ) -> tuple[Listing, str]:
         """Label images by the folders of the first level."""
-        parts = [self.splits.parts(path) for path in listing.paths]
-        return label_by_folder(listing, parts, self.where(role), mode, classes)
+        return label_by_folder(listing, self.parts(listing), self.where(role), mode, classes)
+
+    def parts(self, listing: Listing) -> list[list[str]]:
+        """Return the parts of the path of each file below its split."""
+        return [self.splits.parts(path) for path in listing.paths]
 
     def warnings(self, listings: dict[Role, Listing]) -> list[str]:
         """Return messages on folders that look like splits, and on files that are not read."""

@@ -197,9 +197,14 @@ def default_workers() -> int:
         >>> 1 <= default_workers() <= 8
         True
     """
+    return min(8, usable_cores())
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        return min(8, len(os.sched_getaffinity(0)))
-    return min(8, os.cpu_count() or 1)
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _all_named_images(source: str, root: Path | None, options: LoadOptions) -> AllImages:

@@ -154,7 +154,7 @@ def find_source(source: str) -> Source:
     if source and expand_home(source).exists():
         raise NotADirectoryError(
             f"{source!r} is a file: give the folder that holds the images, unpacked, shards that "
-            f"end in .tar, or one of {names}."
+            f"end in .tar, tables that end in .parquet or .arrow, or one of {names}."
         )
     path = Path(source)
     here = f" (from here: {path.absolute()})" if source and not path.is_absolute() else ""

@@ -173,7 +173,7 @@ class PackedSource(Source):
         assert isinstance(records, PackedRecords)
         missing = int((records.labels == NO_LABEL).sum())
         if mode == "folders" or missing == len(records):
-            parts = [records.member(index).split("/") for index in range(len(records))]
+            parts = self.parts(listing)
             labeled, reason = label_by_folder(listing, parts, self.where(role), mode, classes)
             return labeled, f"there are no labels ({self.label_kind}), and {reason}" * bool(reason)
         if missing:
@@ -195,6 +195,12 @@ class PackedSource(Source):
             )
         table = [index[names[text]] if text in names else NO_LABEL for text in records.texts]
         return listing.with_labels([table[number] for number in records.labels], classes), ""
+
+    def parts(self, listing: Listing) -> list[list[str]]:
+        """Return the parts of the name of each image in its file."""
+        records = listing.records
+        assert isinstance(records, PackedRecords)
+        return [records.member(index).split("/") for index in range(len(records))]
 
     def catalog(self) -> Catalog:
         """Return the images of all files, with their classes."""
@@ -306,8 +312,8 @@ def class_names(folder: Path) -> tuple[Path | None, list[str]]:
     """Return the file with the names of classes in a folder, and the names, that of class 0 first.
 
     Args:
-        folder: The folder. The file is classes.json, a table whose entry "classes" is a list of
-            names, or classes.txt, with a name on each line.
+        folder: The folder, or that of a split in it. The file is classes.json, a table whose entry
+            "classes" is a list of names, or classes.txt, with a name on each line.
     """
     path = folder / "classes.json"
     if path.is_file():
@@ -318,4 +324,4 @@ def class_names(folder: Path) -> tuple[Path | None, list[str]]:
     path = folder / "classes.txt"
     if path.is_file():
         return path, path.read_text("utf-8").splitlines()
-    return None, []
+    return class_names(folder.parent) if role_of(folder.name) is not None else (None, [])

@@ -18,6 +18,11 @@ class Record(Protocol):
         """Path of its file, or shard and name within it."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Number of its bytes, or about as many; 0 if its file is missing."""
+        ...
+
     def open(self) -> BinaryIO:
         """Open it, or raise an error whose message is the reason."""
         ...
@@ -52,6 +57,14 @@ class FileRecord:
     """
 
     name: str
+
+    @property
+    def size(self) -> int:
+        """Number of its bytes; 0 if it is missing."""
+        try:
+            return os.stat(self.name).st_size
+        except OSError:  # reported when it is read
+            return 0
 
     def open(self) -> BinaryIO:
         """Open the file if it is a regular one, and not empty."""

@@ -79,6 +79,10 @@ class Source(ABC):
         """
 
     @abstractmethod
+    def parts(self, listing: Listing) -> list[list[str]]:
+        """Return the parts of the name of each image below its split: folders, and its own name."""
+
+    @abstractmethod
     def catalog(self) -> Catalog:
         """Return all images with their names and classes."""
 

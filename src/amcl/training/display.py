@@ -45,6 +45,16 @@ def format_rate(rate: float) -> str:
     return f"{rate:.1f}" if rate < 10 else f"{rate:.0f}"
 
 
+def format_wait(share: float) -> str:
+    """Return the share of the time in which images are waited for, behind a number of images.
+
+    >>> format_wait(0.123), format_wait(0.001)
+    (', waiting for data 12 % of the time', '')
+    """
+    percent = f"{100 * share:.0f}"
+    return f", waiting for data {percent} % of the time" if percent != "0" else ""
+
+
 class Display:
     """Progress of a training: epoch, loss, images per second, time left.
 
@@ -79,7 +89,18 @@ class Display:
         self._first_step = 0
         self._marked_step = 0
         self._line_step = 0
+        self._waited = 0.0
         self._begin = self._marked = self._last_line = time.perf_counter()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the last mark."""
+        return max(time.perf_counter() - self._marked, 1e-9)
+
+    @property
+    def data_wait(self) -> float:
+        """Share of the time since the last mark in which this process waited for images."""
+        return min(self._waited / self.elapsed, 1.0)
 
     @property
     def epochs(self) -> int:
@@ -117,14 +138,18 @@ class Display:
         )
         self._log_line(step, loss)
 
+    def add_wait(self, seconds: float) -> None:
+        """Count time in which this process waited for images."""
+        self._waited += seconds
+
     def rate(self, step: int) -> float:
         """Return the number of images per second since the last mark."""
-        seconds = max(time.perf_counter() - self._marked, 1e-9)
-        return (step - self._marked_step) * self.batch_size / seconds
+        return (step - self._marked_step) * self.batch_size / self.elapsed
 
     def mark(self, step: int) -> None:
         """Count speed anew from here: a new epoch, after probes and checkpoints."""
         self._marked_step = self._line_step = step
+        self._waited = 0.0
         self._marked = self._last_line = time.perf_counter()
 
     def left(self, step: int) -> str:
@@ -141,9 +166,9 @@ class Display:
             self._line_step = step
             self._last_line = now
             logger.info(
-                "%s %s  %.0f %%  loss %.4f  %s images/s  %s left",
+                "%s %s  %.0f %%  loss %.4f  %s images/s%s  %s left",
                 *(self._title, self._epoch(step), 100 * within / self.per_epoch, loss),
-                *(format_rate(self.rate(step)), self.left(step)),
+                *(format_rate(self.rate(step)), format_wait(self.data_wait), self.left(step)),
             )
 
     def _epoch(self, step: int) -> str:

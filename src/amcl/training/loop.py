@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -54,7 +57,8 @@ def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: S
     # Several processes agree on the step they stop after, where each still gets its images.
     patience = PATIENCE if fabric.world_size > 1 else 0.0
     log.display.start(trainer.step)
-    with closing(task.batches(trainer.step, partial(stop.end_waiting, patience))) as batches:
+    with closing(task.batches(trainer.step, partial(stop.end_waiting, patience))) as source:
+        batches = _Timed(source)
         while trainer.step < task.total:
             ends_epoch = task.ends_epoch(trainer.step + 1)
             try:
@@ -62,6 +66,7 @@ def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: S
             except (StoppedWaiting, ChildProcessError) as error:  # no images for this step
                 saving.save()
                 raise _without_images(error, saving, stop) from error
+            log.display.add_wait(batches.take_seconds())
             if not (ends_epoch or trainer.step % check_every == 0):
                 continue
             mean_loss, stopped, save = _agree(trainer, loss, stop)
@@ -70,7 +75,8 @@ def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: S
             log.step(trainer.step, mean_loss.item(), lr)
             if ends_epoch:
                 epoch_loss = trainer.loss_sum.item() / task.per_epoch
-                log.epoch(trainer.step, epoch_loss, lr, task.log_metrics())
+                data_wait = mean_over_ranks(torch.tensor(log.display.data_wait)).item()
+                log.epoch(trainer.step, epoch_loss, lr, data_wait, task.log_metrics())
                 trainer.loss_sum.zero_()
                 task.end_epoch(trainer.step, log)
                 fabric.barrier()
@@ -80,6 +86,28 @@ def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: S
                 logger.info(saving.saved_on_request())
             if stopped:
                 raise Interrupted(saving.how_to_resume(), stop.signal)
+
+
+class _Timed:
+    """Batches, and the seconds that passed until they came."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches = batches
+        self._seconds = 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        start = time.perf_counter()
+        batch = next(self._batches)
+        self._seconds += time.perf_counter() - start
+        return batch
+
+    def take_seconds(self) -> float:
+        """Return the seconds since this was last asked."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
 
 def _agree(

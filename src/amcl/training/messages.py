@@ -5,6 +5,9 @@ import math
 
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
+from amcl.data import DataSet, MemoryImages
+from amcl.data.load import usable_cores
+from amcl.data.records import FileRecords
 from amcl.methods import Method
 from amcl.training.plan import Plan, counted
 
@@ -46,6 +49,21 @@ def tell_new_length(config: Config, plan: Plan, done: int, before: int) -> None:
         f"its schedules are those of {counted(plan.epochs, 'epoch')}, and the learning rate "
         f"continues at {rate:.3g}"
     )
+
+
+def data_hint(config: Config, data: DataSet, processes: int) -> str:
+    """Return what helps a run that waits for its images; "" where they are in memory."""
+    if isinstance(data.train, MemoryImages):
+        return ""
+    settings = config.data
+    cores = usable_cores() // processes
+    remedies = []
+    if settings.workers < cores:
+        remedies.append(f"--workers {cores}, one for each core (--workers {settings.workers} now)")
+    if isinstance(data.train.records, FileRecords):
+        remedies.append("shards, where files are on a slow drive (amcl data pack)")
+    remedies.append(f"smaller files, or a smaller canvas (--canvas {data.train.canvas[0]} now)")
+    return f"{'; '.join(remedies)} may help"
 
 
 def how_to_resume(folder: RunFolder) -> str:

@@ -22,6 +22,7 @@ from amcl.training.log import RunLog
 from amcl.training.loop import train
 from amcl.training.messages import (
     before_training,
+    data_hint,
     how_to_resume,
     shorter_than_done,
     tell_new_length,
@@ -204,7 +205,8 @@ def _train(
         open_trackers(config, folder.path, first) as trackers,
         Display(plan.total, plan.per_epoch, plan.batch_size, shown=first) as display,
     ):
-        log = RunLog(display, [folder, *trackers], run.log_every)
+        hint = data_hint(config, data, fabric.world_size)
+        log = RunLog(display, [folder, *trackers], run.log_every, hint)
         train(trainer, saving, log, stop)
     if fabric.is_global_zero:
         export_backbone(folder.backbone, method.trained_backbone, saving.trained())

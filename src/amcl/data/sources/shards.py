@@ -7,8 +7,10 @@ from pathlib import Path
 from amcl.data.decode import PICTURE_EXTENSIONS
 from amcl.data.listing import Listing
 from amcl.data.packed import PackedSource
+from amcl.data.shards.manifest import is_unfinished
 from amcl.data.shards.records import ShardRecords, load_indices
 from amcl.data.source import register_source
+from amcl.data.split_folders import Role
 from amcl.printable import printable
 
 _ANNOTATIONS = ("json", "txt", "__key__")  # that come with images and are left alone
@@ -20,6 +22,16 @@ class Shards(PackedSource):
 
     endings = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
     label_kind = ".cls beside the image"
+
+    def warnings(self, listings: dict[Role, Listing]) -> list[str]:
+        """Return messages on files that are not read, and on shards that are still to come."""
+        lines = super().warnings(listings)
+        if is_unfinished(self.root):
+            lines.append(
+                f"{self.root}: packing was not finished, so that images are missing. The same "
+                "`amcl data pack` finishes it."
+            )
+        return lines
 
     def open(self, files: Sequence[Path]) -> Listing:
         """List the images in some shards."""

@@ -1,0 +1,1 @@
+"""Tables: Parquet and Arrow files with a column of encoded images."""
