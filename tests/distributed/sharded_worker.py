@@ -17,7 +17,7 @@ import pytest
 import timm  # noqa: F401
 import torch._dynamo  # DistributedDataParallel would import it in each process
 import torch.distributed.fsdp
-import torch.distributed.tensor  # noqa: F401
+import torch.distributed.tensor
 
 from amcl.config import Config
 from amcl.config.fields import with_values
@@ -65,7 +65,7 @@ def config_of(case: str, pictures: Path, strategy: str) -> Config:
     return with_values(base, options | hardware)
 
 
-_METHODS = "mae lgp moco dino byol nnclr barlow vicreg simsiam".split()
+_METHODS = ["mae", "lgp", "moco", "dino", "byol", "nnclr", "barlow", "vicreg", "simsiam"]
 
 
 def train(cases: list[str], folder: Path) -> None:

@@ -20,10 +20,11 @@ from amcl.training import pretrain
 from tiny_runs import assert_same_run, picture_folder
 
 FAST = ["simclr", "mocov3", "can", "resnet-simclr"]
-SLOW = (
-    "mae lgp moco dino byol nnclr barlow vicreg simsiam lars scalars parts decay checkpointing "
-    "checkpointing-can resnet-checkpointing"
-).split()
+SLOW = [
+    *("mae", "lgp", "moco", "dino", "byol", "nnclr", "barlow", "vicreg", "simsiam"),
+    *("lars", "scalars", "parts", "decay"),
+    *("checkpointing", "checkpointing-can", "resnet-checkpointing"),
+]
 COMPILED = ["compile", "compile-can"]
 
 
@@ -33,11 +34,11 @@ def train(folder: Path, *cases: str) -> Path:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    worker = Path(__file__).with_name("sharded_worker.py")
     tests = Path(__file__).parents[1]
     path = os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("sharded_worker.py"))]
-        + [str(port), str(folder), *cases],
+        [sys.executable, str(worker), str(port), str(folder), *cases],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
         capture_output=True,
         text=True,

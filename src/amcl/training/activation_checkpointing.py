@@ -54,14 +54,11 @@ def recomputing(module: nn.Module) -> Iterator[None]:
     Args:
         module: A module with activation checkpointing, or without.
     """
-    norms = [
-        part for part in module.modules() if isinstance(part, _BatchNorm) and part.training
-    ]
-    tracking = [norm.track_running_stats for norm in norms]
-    for norm in norms:
-        norm.track_running_stats = False
+    norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
+    statistics = [buffer for norm in norms for buffer in norm.buffers()]
+    before = [buffer.clone() for buffer in statistics]
     try:
         yield
     finally:
-        for norm, tracks in zip(norms, tracking, strict=True):
-            norm.track_running_stats = tracks
+        for buffer, value in zip(statistics, before, strict=True):
+            buffer.copy_(value)

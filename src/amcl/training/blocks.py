@@ -21,7 +21,9 @@ def blocks_of(network: nn.Module) -> list[nn.Module]:
     Example:
         >>> from amcl.backbones import Backbone, BackboneSettings
         >>> vit = Backbone(BackboneSettings(name="test_vit"), image_size=32).network
-        >>> resnet = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32).network
+        >>> resnet = Backbone(
+        ...     BackboneSettings(name="resnet10t", width=0.125), image_size=32
+        ... ).network
         >>> len(blocks_of(vit)), len(blocks_of(resnet)), len(blocks_of(nn.Linear(2, 2)))
         (6, 4, 0)
     """

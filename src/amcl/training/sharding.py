@@ -96,6 +96,30 @@ def is_share(tensor: torch.Tensor) -> bool:
     return hasattr(tensor, "full_tensor")  # so that DTensor, which takes seconds, is not imported
 
 
+def own_share(tensor: Any) -> torch.Tensor:
+    """Return the share of a tensor that this process holds; a tensor that is not divided itself.
+
+    Args:
+        tensor: Any tensor.
+
+    Example:
+        >>> own_share(torch.ones(2))
+        tensor([1., 1.])
+    """
+    share: torch.Tensor = tensor.to_local() if is_share(tensor) else tensor
+    return share
+
+
+def divided_dim(tensor: Any) -> int | None:
+    """Return the dimension along which a tensor is divided; None if it is not.
+
+    Args:
+        tensor: Any tensor.
+    """
+    dim: int | None = tensor.placements[0].dim if is_share(tensor) else None
+    return dim
+
+
 def whole_state(value: Any) -> Any:
     """Gather the tensors of a nested state; every process has to call it.
 

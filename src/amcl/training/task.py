@@ -12,7 +12,7 @@ from torch import nn
 
 from amcl.distributed import mean_over_ranks
 from amcl.errors import NonFiniteError
-from amcl.training.sharding import is_share, is_sharded
+from amcl.training.sharding import is_sharded, own_share
 
 if TYPE_CHECKING:
     from amcl.training.log import RunLog
@@ -160,6 +160,4 @@ def _is_finite(value: Any) -> bool:
     """Return whether a tensor has no infinite value and no NaN; other values have none."""
     if not torch.is_tensor(value) or not value.is_floating_point():
         return True
-    if is_share(value):
-        value = value.to_local()
-    return bool(torch.isfinite(value).all())
+    return bool(torch.isfinite(own_share(value)).all())
