@@ -43,7 +43,7 @@ CASES: dict[str, dict[str, Any]] = {
     "simsiam": {},
     "lars": {"optimizer": "lars", "clip": 0.1},
     "scalars": {"form": "sigmoid", "sigmoid_bias": -2.0, "temperature": "learnable", "clip": 0.1},
-    "parts": {"accumulate": 2, "layer_decay": 0.7},
+    "parts": {"accumulate": 2, "layer_decay": 0.7, "optimizer": "sgd"},
     "decay": {"optimizer": "sgd", "final_weight_decay": 0.1, "decay_norm_and_bias": True},
     "checkpointing": {"activation_checkpointing": True},
     "checkpointing-can": {"activation_checkpointing": True},
