@@ -49,7 +49,7 @@ def accuracies(config: Config, out: Path) -> dict[int, float]:
     """kNN on images held out of training, by step; 0 is before the first."""
     data = load_data(config)
     method = method_to_train(config, 32, first_weights(config, RunFolder(out), 32))
-    before = Watch(data, config.run.knn_k).probe(method, torch.device("cpu"))
+    before = Watch(data, config.run.knn_k).probe(method.trained_backbone, torch.device("cpu"))
     pretrain(config, out)
     rows = [row for row in read_metrics(out) if row["kind"] == "probe"]
     return {0: before["knn_validation"], **{row["step"]: row["knn_validation"] for row in rows}}

@@ -76,7 +76,7 @@ def test_a_single_held_out_image_has_no_spread():
     watch = Watch(replace(data, probe=alone), knn_k=5)
     config = small_run()
     method = make_method(config.method, Backbone(config.backbone, 32))
-    found = watch.probe(method, torch.device("cpu"))
+    found = watch.probe(method.trained_backbone, torch.device("cpu"))
     assert found.keys() == {"knn_validation"}
     assert watch.advice(method, found) == []
 

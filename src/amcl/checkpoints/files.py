@@ -142,6 +142,19 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], metadata: dict[st
         file.write(tensor_bytes(tensors, metadata))
 
 
-def export_backbone(path: Path, backbone: Backbone, metadata: dict[str, Any]) -> None:
-    """Write a backbone for other tools, with timm's keys and what is needed to make it again."""
-    save_tensors(path, backbone.network.state_dict(), {**metadata, **backbone.metadata()})
+def export_backbone(
+    path: Path,
+    backbone: Backbone,
+    metadata: dict[str, Any],
+    weights: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """Write a backbone for other tools, with timm's keys and what is needed to make it again.
+
+    Args:
+        path: The file.
+        backbone: The backbone.
+        metadata: What a model needs to be used without its data set.
+        weights: Its weights, where the backbone itself is sharded.
+    """
+    tensors = backbone.network.state_dict() if weights is None else weights
+    save_tensors(path, tensors, {**metadata, **backbone.metadata()})

@@ -170,17 +170,26 @@ class HardwareSettings:
     """Processes a machine, one a GPU; 0: every GPU, or one process on a CPU."""
     nodes: int = field(default=1, metadata=NO_EFFECT)
     """Machines, under torchrun or SLURM."""
+    strategy: Literal["ddp", "fsdp"] = field(default="ddp", metadata=NO_EFFECT)
+    """How several processes share the model. ddp: each has all of it; fsdp: each has a share of the
+    weights, gradients and optimizer states, for models too large for one GPU."""
     precision: Literal["auto", "32", "16", "bf16"] = field(default="auto", metadata=NO_EFFECT)
     """auto: bf16 where a GPU has it, else 32. On a CPU always 32."""
     channels_last: bool = field(default=True, metadata=NO_EFFECT)
     """Keep images channel by channel innermost, which convolutions like."""
     sync_norm: bool = field(default=False, metadata=NO_EFFECT)
     """Batch norm over the images of all processes."""
+    activation_checkpointing: bool = field(default=False, metadata=NO_EFFECT)
+    """Keep only the inputs of the backbone's blocks until the backward pass, which computes them
+    again: less memory, longer steps, the same gradients."""
+    compile: bool = field(default=False, metadata=NO_EFFECT)
+    """Compile the backbone with torch.compile."""
     threads: int = field(default=0, metadata=NO_EFFECT)
     """CPU threads a process; 0: as torch chooses."""
 
     def __post_init__(self) -> None:
         choose("accelerator", self.accelerator, ("auto", "cpu", "cuda", "mps"))
+        choose("strategy", self.strategy, ("ddp", "fsdp"))
         choose("precision", self.precision, ("auto", "32", "16", "bf16"))
         whole_number("nodes", self.nodes)
         non_negative_int("devices", self.devices, "0 takes every GPU, or one process on a CPU")

@@ -86,6 +86,10 @@ class MethodSettings:
         """Return the number of negatives of an anchor in batches of this size."""
         return 0
 
+    def sharding_refusal(self) -> str:
+        """Return why the method cannot be divided among processes; empty if it can."""
+        return ""
+
     def check(self) -> None:
         """Raise an error where the settings do not make a loss; called with the meta device."""
 

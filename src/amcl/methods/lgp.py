@@ -65,6 +65,14 @@ class LGPSettings(MoCoV3Settings, MaskedSettings):
         whole_number("mae_epochs", self.mae_epochs)
         positive_number("mae_lr", self.mae_lr)
 
+    def sharding_refusal(self) -> str:
+        if not self.pull:
+            return ""
+        return (
+            "the pull to the weights of the first stage compares whole weights, which no process "
+            "has: use --pull 0 or --strategy ddp."
+        )
+
     @property
     def first_stage_epochs(self) -> int:  # type: ignore[override]
         return self.mae_epochs

@@ -6,6 +6,7 @@ Shape letters: N images, L patches each, V of them visible, D the encoder's widt
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint_sequential
 
 from amcl.functional import sincos_levels, sincos_positions
 from amcl.modules.masked_vit import visible_indices
@@ -56,6 +57,8 @@ class MaskedDecoder(nn.Module):
         positions = sincos_positions(dim, grid, cls_token=True)
         self.register_buffer("positions", positions.unsqueeze(0), persistent=False)
         self.blocks = nn.Sequential(*(_block(dim, heads) for _ in range(depth)))
+        self.grad_checkpointing = False
+        """Compute the blocks again in the backward pass, to save memory."""
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.predict = nn.Linear(dim, patch**2 * 3)
         self._init_weights()
@@ -100,7 +103,11 @@ class MaskedDecoder(nn.Module):
             # Behind a linear layer it is its product with the weights, for masked patches too.
             x = x + F.linear(extra, self.embed.weight).unsqueeze(1)
         x = torch.cat([first, x], dim=1) + self.positions[:, 1 - before :]
-        predictions: torch.Tensor = self.predict(self.norm(self.blocks(x)))
+        if self.grad_checkpointing:
+            x = checkpoint_sequential(self.blocks, len(self.blocks), x, use_reentrant=False)
+        else:
+            x = self.blocks(x)
+        predictions: torch.Tensor = self.predict(self.norm(x))
         return predictions[:, before:]
 
 

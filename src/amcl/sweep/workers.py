@@ -32,10 +32,11 @@ _SIGNALS = (*signals.STOP, *signals.SAVE)
 def for_workers(config: Config) -> Config:
     """Return the configuration for a run in one process; raise an error if it needs more."""
     hardware = config.hardware
-    if hardware.devices > 1 or hardware.nodes > 1 or "LOCAL_WORLD_SIZE" in os.environ:
+    several = hardware.devices > 1 or hardware.nodes > 1 or hardware.strategy == "fsdp"
+    if several or "LOCAL_WORLD_SIZE" in os.environ:
         raise ValueError(
-            "each run has one process here: leave out --devices, --nodes and torchrun, and use "
-            "--jobs to have several runs at once, one a GPU."
+            "each run has one process here: leave out --devices, --nodes, --strategy fsdp and "
+            "torchrun, and use --jobs to have several runs at once, one a GPU."
         )
     return replace(config, hardware=replace(hardware, devices=1))
 

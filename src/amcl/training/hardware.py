@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 def make_fabric(settings: HardwareSettings) -> Fabric:
     """Return Fabric for these settings. Under torchrun, the processes it started are taken."""
     from lightning_fabric import Fabric
-    from lightning_fabric.strategies.ddp import DDPStrategy
 
     set_threads(settings.threads)
     accelerator = find_accelerator(settings.accelerator)
@@ -37,19 +36,49 @@ def make_fabric(settings: HardwareSettings) -> Fabric:
         nodes = int(os.environ["WORLD_SIZE"]) // devices
     if not devices:
         devices = torch.cuda.device_count() if accelerator == "cuda" else 1
-    several = devices * nodes > 1
-    # Buffers need no broadcast: queues are equal on all processes, and running statistics of
-    # batch norm are read from the first only.
-    names = inspect.signature(DistributedDataParallel.__init__).parameters
-    name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
-    options: dict[str, Any] = {name: False}
-    strategy: Any = DDPStrategy(**options) if several else "auto"
+    precision = _precision(settings.precision, accelerator)
+    if settings.strategy == "fsdp":
+        strategy = _fsdp(devices * nodes, precision)
+    else:
+        strategy = _ddp() if devices * nodes > 1 else "auto"
     return Fabric(
         accelerator=accelerator,
         devices=devices,
         num_nodes=nodes,
         strategy=strategy,
-        precision=cast(Any, _precision(settings.precision, accelerator)),
+        precision=cast(Any, precision),
+    )
+
+
+def _ddp() -> Any:
+    from lightning_fabric.strategies.ddp import DDPStrategy
+
+    # Buffers need no broadcast: queues are equal on all processes, and running statistics of
+    # batch norm are read from the first only.
+    names = inspect.signature(DistributedDataParallel.__init__).parameters
+    name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
+    options: dict[str, Any] = {name: False}
+    return DDPStrategy(**options)
+
+
+def _fsdp(processes: int, precision: str) -> Any:
+    from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+
+    if processes == 1:
+        raise RunError(
+            "--strategy fsdp divides the model among processes, and there is one: use --devices 2 "
+            "or more, or --strategy ddp."
+        )
+    if precision == "16-mixed":
+        raise RunError(
+            "--strategy fsdp does not scale losses, as --precision 16 needs: use --precision bf16 "
+            "or 32, or --strategy ddp."
+        )
+    # The method is divided before Fabric gets it, since the optimizer is made of its shares.
+    return ModelParallelStrategy(
+        parallelize_fn=lambda module, mesh: module,
+        data_parallel_size=processes,
+        tensor_parallel_size=1,
     )
 
 

@@ -64,7 +64,8 @@ def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: S
             try:
                 loss, lr = trainer.train_step(batches, watch=ends_epoch)
             except (StoppedWaiting, ChildProcessError) as error:  # no images for this step
-                saving.save()
+                if not trainer.is_sharded:
+                    saving.save()
                 raise _without_images(error, saving, stop) from error
             log.display.add_wait(batches.take_seconds())
             if not (ends_epoch or trainer.step % check_every == 0):
@@ -122,9 +123,11 @@ def _agree(
 
 
 def _without_images(error: Exception, saving: CheckpointPolicy, stop: StopRequest) -> Exception:
-    """Return the error of a run that got no images for its next step and has been saved."""
+    """Return the error of a run that got no images for its next step; it is saved if it can be."""
+    is_sharded = saving.trainer.is_sharded
+    message = saving.without_others() if is_sharded else saving.how_to_resume()
     if stop.signal is not None:
-        return Interrupted(saving.how_to_resume(), stop.signal)
+        return Interrupted(message, stop.signal)
     if saving.path is None:
         return ChildProcessError(str(error))
-    return ChildProcessError(f"{error} The run was {saving.how_to_resume()}")
+    return ChildProcessError(f"{error} The run was {message}")

@@ -7,9 +7,11 @@ import torch
 from torch import nn
 
 from amcl.config import OptimizerSettings
+from amcl.distributed import sum_over_ranks
 from amcl.methods import Method
 from amcl.modules import ProjectionHeads, Prototypes
 from amcl.training.layers import lr_scales
+from amcl.training.sharding import divided_dim, own_share
 
 
 def make_optimizer(
@@ -162,20 +164,24 @@ class LARS(torch.optim.Optimizer):
         return loss
 
     def _move(self, parameter: Any, group: dict[str, Any]) -> None:
-        update = parameter.grad.add(parameter, alpha=group["weight_decay"])
-        if group["is_weight"]:
-            update.mul_(_trust(parameter, update, group["trust"], group["per_head"]))
         state = self.state[parameter]
         if "velocity" not in state:
             state["velocity"] = torch.zeros_like(parameter)
-        velocity = state["velocity"].mul_(group["momentum"]).add_(update)
-        parameter.add_(velocity, alpha=-group["lr"])
+        weight, gradient, velocity = map(own_share, (parameter, parameter.grad, state["velocity"]))
+        update = gradient.add(weight, alpha=group["weight_decay"])
+        if group["is_weight"]:
+            dims = tuple(range(1 if group["per_head"] else 0, weight.ndim))
+            is_whole = divided_dim(parameter) not in dims
+            update.mul_(_trust(_norm(weight, dims, is_whole), _norm(update, dims, is_whole), group))
+        velocity.mul_(group["momentum"]).add_(update)
+        weight.add_(velocity, alpha=-group["lr"])
 
 
-def _trust(
-    weight: torch.Tensor, update: torch.Tensor, trust: float, per_head: bool
-) -> torch.Tensor:
-    dims = tuple(range(1 if per_head else 0, weight.ndim))
-    size = torch.linalg.vector_norm(weight, dim=dims, keepdim=True)
-    step = torch.linalg.vector_norm(update, dim=dims, keepdim=True)
-    return torch.where((size > 0) & (step > 0), trust * size / step, 1.0)
+def _norm(values: torch.Tensor, dims: tuple[int, ...], is_whole: bool) -> torch.Tensor:
+    """Return the norm over dimensions, of the shares of all processes unless they are whole."""
+    norm = torch.linalg.vector_norm(values, dim=dims, keepdim=True)
+    return norm if is_whole else sum_over_ranks(norm.square()).sqrt()
+
+
+def _trust(size: torch.Tensor, step: torch.Tensor, group: dict[str, Any]) -> torch.Tensor:
+    return torch.where((size > 0) & (step > 0), group["trust"] * size / step, 1.0)

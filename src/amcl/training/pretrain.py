@@ -29,6 +29,7 @@ from amcl.training.messages import (
     tell_start,
 )
 from amcl.training.plan import Plan, counted
+from amcl.training.prepare import check_strategy, prepared
 from amcl.training.pretraining_task import OnProbe, PretrainingTask
 from amcl.training.ranks import shared_errors
 from amcl.training.resume import check_unchanged, restore
@@ -103,6 +104,7 @@ def pretrain(
         )
         return folder.backbone
     require_trackers(config)
+    check_strategy(config)
     fabric = make_fabric(config.hardware)
     fabric.launch()
     with shared_errors(), StopRequest() as stop:
@@ -180,6 +182,7 @@ def _train(
     data = normalized_for(data, weights, resumed if run.init is not None else None)
     method = method_to_train(config, data.image_size, weights)
     plan.check_norms(method)
+    method = prepared(method, config.hardware, fabric)
     watch = Watch(data, run.knn_k) if fabric.is_global_zero else None
     task = PretrainingTask(fabric, config, plan, data, method, watch, on_probe)
     trainer = Trainer(fabric, task)
@@ -208,8 +211,10 @@ def _train(
         hint = data_hint(config, data, fabric.world_size)
         log = RunLog(display, [folder, *trackers], run.log_every, hint)
         train(trainer, saving, log, stop)
-    if fabric.is_global_zero:
-        export_backbone(folder.backbone, method.trained_backbone, saving.trained())
+    network = task.trained_network()
+    if network is not None and fabric.is_global_zero:
+        backbone = method.trained_backbone
+        export_backbone(folder.backbone, backbone, saving.trained(), network.state_dict())
         logger.info("the trained backbone is in %s", folder.backbone)
         logger.info("judge it with: amcl evaluate %s", shlex.quote(str(folder.path)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,14 @@ from amcl.data import Batch, DataSet, stream
 from amcl.environment import amcl_version
 from amcl.methods import Method
 from amcl.seeds import generator, seed_of
+from amcl.training.activation_checkpointing import recomputing
+from amcl.training.compiling import without_compiling
 from amcl.training.layers import frozen_at_first
 from amcl.training.log import RunLog
 from amcl.training.optimizers import make_optimizer
 from amcl.training.plan import Plan
 from amcl.training.resume import describe_images
+from amcl.training.sharding import gathered_network, is_sharded, load_whole_state
 from amcl.training.task import Task
 from amcl.training.watch import Watch
 from amcl.views import ViewGroups
@@ -167,6 +171,12 @@ class PretrainingTask(Task):
             )
         return self.data.labels[batch.indices].to(self.fabric.device)
 
+    def recomputing(self) -> AbstractContextManager[None]:
+        """Return the context of a backward pass: batch norms do not count a batch again."""
+        if self.config.hardware.activation_checkpointing:
+            return recomputing(self.method)
+        return nullcontext()
+
     def after_backward(self) -> None:
         """Let the method change its gradients."""
         self.method.after_backward()
@@ -182,16 +192,28 @@ class PretrainingTask(Task):
     def end_epoch(self, step: int, log: RunLog) -> None:
         """Probe the method where that is due."""
         is_due = self.ends_epoch(step, self.config.run.probe_every) or step == self.total
-        if self.watch is None or not is_due:
+        if not is_due or (self.watch is None and not is_sharded(self.method)):
             return
         self.require_finite()
-        metrics = self.watch.probe(self.method, self.fabric.device)
+        network = self.trained_network()
+        if self.watch is None or network is None:
+            return
+        with without_compiling() if self.config.hardware.compile else nullcontext():
+            metrics = self.watch.probe(network.to(self.fabric.device), self.fabric.device)
         warmup = self.config.optimizer.warmup_epochs * self.per_epoch
         is_early = self.watch.is_early(step, self.total, warmup)
         advice = [] if is_early else self.watch.advice(self.method, metrics)
         row = log.probe(step, metrics, advice)
         if self.on_probe is not None:
             self.on_probe(row)
+
+    def trained_network(self) -> nn.Module | None:
+        """Return the network that is probed and exported.
+
+        Of a sharded method every process has to ask for it, and the first gets a copy.
+        """
+        backbone = self.method.trained_backbone
+        return gathered_network(backbone) if is_sharded(self.method) else backbone.network
 
     def remedies(self) -> list[str]:
         """Return options that may help after the run has diverged."""
@@ -214,7 +236,7 @@ class PretrainingTask(Task):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned; the configuration may be another."""
-        self.method.load_state_dict(state["method"])
+        load_whole_state(self.method, state["method"])
 
     def _warn_unreadable(self, batch: Batch) -> None:
         """Name each picture that could not be read, once."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from amcl.checkpoints.files import keep_checkpoint, save_checkpoint
+from amcl.distributed import from_first
 from amcl.training.trainer import Trainer
 
 PAUSE = 30.0  # seconds between checkpoints at the ends of short epochs
@@ -60,12 +61,17 @@ class CheckpointPolicy:
         return {**self.about, "step": step, "epoch": step / self.trainer.task.per_epoch}
 
     def save(self) -> None:
-        """Save the trainer's state now; raise an error if it is not finite."""
-        if self.trainer.fabric.is_global_zero:
+        """Save the trainer's state now; raise an error if it is not finite.
+
+        Where the state is divided among processes, all of them have to save at once.
+        """
+        is_first = self.trainer.fabric.is_global_zero
+        if is_first or self.trainer.is_sharded:
             self.trainer.task.require_finite()
             if self.path is not None:
                 state = {**self.trainer.state_dict(), "trained": self.trained()}
-                save_checkpoint(self.path, state, self.keep_last)
+                if is_first:
+                    save_checkpoint(self.path, state, self.keep_last)
         self._saved = time.monotonic()
 
     def save_if_due(self, requested: bool = False) -> None:
@@ -80,7 +86,10 @@ class CheckpointPolicy:
         keep = task.ends_epoch(step, self.keep_every)
         due = task.ends_epoch(step, self.save_every) and seconds > PAUSE
         late = seconds >= 60 * self.save_minutes
-        if due or late or keep or requested or step == task.total:
+        save = due or late or keep or requested or step == task.total
+        if self.trainer.is_sharded:  # clocks differ, and all processes have to save at once
+            save = from_first(save)
+        if save:
             self.save()
             self._keep()
 
@@ -112,6 +121,14 @@ class CheckpointPolicy:
         if self.path is None:
             return f"a signal asked for a checkpoint after {step}, but this training writes none"
         return f"saved after {step}, as a signal asked: training continues"
+
+    def without_others(self) -> str:
+        """Return what to do after a stop of one process, whose share of the state is not all."""
+        step = self.trainer.step
+        return (
+            f"stopped after step {step} of {self.trainer.task.total}, which is not saved, because "
+            f"other processes wait for images. {self.describe()}{self.resume}"
+        )
 
     def how_to_resume(self) -> str:
         """Return what to do after a stop."""

@@ -90,14 +90,10 @@ def init_from(method: Method, weights: FirstWeights) -> None:
 
 
 def method_to_train(config: Config, image_size: int, weights: FirstWeights | None) -> Method:
-    """Return the method, random or with trained weights, as the hardware wants it."""
+    """Return the method, random or with trained weights."""
     method = fresh_method(config, image_size)
     if weights is not None:
         init_from(method, weights)
-    if config.hardware.sync_norm:
-        method = torch.nn.SyncBatchNorm.convert_sync_batchnorm(method)
-    if config.hardware.channels_last:
-        method = method.to(memory_format=torch.channels_last)
     return method
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
+from amcl.distributed import mean_over_ranks
 from amcl.errors import NonFiniteError
+from amcl.training.sharding import is_sharded, own_share
 
 if TYPE_CHECKING:
     from amcl.training.log import RunLog
@@ -108,6 +111,10 @@ class Task(ABC):
     def before_step(self, step: int) -> None:  # noqa: B027 (a task need not define it)
         """Prepare a step; its batches are there."""
 
+    def recomputing(self) -> AbstractContextManager[None]:
+        """Return the context of a backward pass, in which layers may be computed once more."""
+        return nullcontext()
+
     def after_backward(self) -> None:  # noqa: B027
         """Change gradients, after they are clipped and before the step of the optimizer."""
 
@@ -134,9 +141,18 @@ class Task(ABC):
         """Continue from what `state_dict` returned."""
 
     def require_finite(self) -> None:
-        """Raise an error if a weight or a buffer is not finite."""
-        for name, value in self.module.state_dict().items():
-            if name not in self._masks and not _is_finite(value):
+        """Raise an error if a weight or a buffer is not finite.
+
+        Of a sharded module every process has to ask, and all of them raise it.
+        """
+        state = self.module.state_dict()
+        names = [name for name in state if name not in self._masks]
+        faults = [not _is_finite(state[name]) for name in names]
+        if is_sharded(self.module):
+            device = next(self.module.parameters()).device
+            faults = mean_over_ranks(torch.tensor(faults, device=device).float()).bool().tolist()
+        for name, fault in zip(names, faults, strict=True):
+            if fault:
                 raise NonFiniteError(name)
 
 
@@ -144,4 +160,4 @@ def _is_finite(value: Any) -> bool:
     """Return whether a tensor has no infinite value and no NaN; other values have none."""
     if not torch.is_tensor(value) or not value.is_floating_point():
         return True
-    return bool(torch.isfinite(value).all())
+    return bool(torch.isfinite(own_share(value)).all())

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from amcl.training.optimizers import set_lr, set_weight_decay
+from amcl.training.sharding import (
+    average_gradients,
+    clip_gradients,
+    is_sharded,
+    load_whole_optimizer_state,
+    whole_state,
+)
 from amcl.training.task import Task
 
 if TYPE_CHECKING:
@@ -26,6 +33,8 @@ class Trainer:
         self.fabric = fabric
         self.task = task
         self.model, self.optimizer = fabric.setup(task.module, task.optimizer)
+        self.is_sharded = is_sharded(task.module)
+        """Whether each process has a share of the weights; their states are then gathered."""
         self.step = 0
         """Number of steps that have been taken."""
         self.loss_sum = torch.zeros((), device=fabric.device)
@@ -57,16 +66,17 @@ class Trainer:
                 loss = task.loss(self.model, batch, self.step, part, watch=watch and last)
                 if loss is None:
                     continue
-                fabric.backward(loss / len(parts))
+                with task.recomputing():
+                    fabric.backward(loss / len(parts))
             step_loss += loss.detach() / len(parts)
             num_losses += 1
         if num_losses:
+            if self.is_sharded:
+                average_gradients(task.module.parameters())
             for parameter in task.frozen(self.step):
                 parameter.grad = None  # before clipping: its size is of no account
             if task.clip:
-                fabric.clip_gradients(
-                    self.model, self.optimizer, max_norm=task.clip, error_if_nonfinite=False
-                )
+                self._clip(task.clip)
             task.after_backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
@@ -75,20 +85,32 @@ class Trainer:
         self.loss_sum += step_loss
         return step_loss, lr
 
+    def _clip(self, max_norm: float) -> None:
+        if self.is_sharded:
+            clip_gradients(self.task.module.parameters(), max_norm)
+            return
+        self.fabric.clip_gradients(
+            self.model, self.optimizer, max_norm=max_norm, error_if_nonfinite=False
+        )
+
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a stopped run needs to continue."""
-        return {
+        """Return all that a stopped run needs to continue.
+
+        Of a sharded module every process has to ask for it, and the first has all of it.
+        """
+        state = {
             "step": self.step,
             "optimizer": self.optimizer.state_dict(),
             "loss_sum": self.loss_sum,
             "precision": self.fabric.strategy.precision.state_dict(),
             **self.task.state_dict(),
         }
+        return dict(whole_state(state)) if self.is_sharded else state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what `state_dict` returned."""
         self.task.load_state_dict(state)
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_whole_optimizer_state(self.optimizer, state["optimizer"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         self.loss_sum.copy_(state["loss_sum"])
         self.step = state["step"]

@@ -4,6 +4,7 @@ import logging
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from amcl.data import DataSet, MemoryImages, stream
 from amcl.data.images import Images
@@ -51,17 +52,22 @@ class Watch:
         """Return whether signs of trouble mean nothing yet, after `step` of `total` steps."""
         return step < max(_EARLY * total, warmup)
 
-    def probe(self, method: Method, device: torch.device) -> dict[str, float]:
-        """Return metrics for the log; those of labels only where there are labels."""
+    def probe(self, model: nn.Module, device: torch.device) -> dict[str, float]:
+        """Return metrics for the log; those of labels only where there are labels.
+
+        Args:
+            model: The network whose features are looked at.
+            device: Its device.
+        """
         metrics: dict[str, float] = {}
         if self.data.probe is None:
             if self._sample is None:
                 raise RuntimeError("a sample is drawn where there is no probe")
-            h = self._features(method, self._sample, device).values
+            h = self._features(model, self._sample, device).values
         else:
             bank, queries = self.data.probe.bank, self.data.probe.queries
-            stored = self._features(method, bank.images, device)
-            queried = self._features(method, queries.images, device)
+            stored = self._features(model, bank.images, device)
+            queried = self._features(model, queries.images, device)
             h = queried.values
             labels = bank.labels[stored.indices]
             truth = queries.labels[queried.indices]
@@ -89,10 +95,8 @@ class Watch:
             )
         return advice
 
-    def _features(self, method: Method, images: Images, device: torch.device) -> Features:
-        return features_of(
-            method.trained_backbone, images, self._transform, device=device, show_progress=False
-        )
+    def _features(self, model: nn.Module, images: Images, device: torch.device) -> Features:
+        return features_of(model, images, self._transform, device=device, show_progress=False)
 
     def _first_of_training(self) -> MemoryImages:
         """Return some images to watch the spread on where nothing is held out."""

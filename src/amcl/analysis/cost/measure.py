@@ -22,6 +22,7 @@ from amcl.seeds import generator
 from amcl.settings import whole_number
 from amcl.training.hardware import make_fabric
 from amcl.training.plan import Plan
+from amcl.training.prepare import prepared
 from amcl.training.pretraining_task import PretrainingTask
 from amcl.training.start import method_to_train
 from amcl.training.trainer import Trainer
@@ -157,7 +158,7 @@ class _Job:
         size = image_size or image_size_of(config)
         # Enough epochs for all steps, on one device, from random weights.
         run = replace(config.run, epochs=max(config.run.epochs, WARM_UP + steps), init=None)
-        hardware = replace(config.hardware, devices=1, nodes=1)
+        hardware = replace(config.hardware, devices=1, nodes=1, strategy="ddp")
         return _Job(
             replace(config, run=run, hardware=hardware),
             steps,
@@ -236,7 +237,7 @@ class _Steps:
         self.device = fabric.device
         self.memory = PeakMemory(fabric.device)
         plan = Plan.of(config, data, fabric)
-        method = method_to_train(config, size, None)
+        method = prepared(method_to_train(config, size, None), config.hardware, fabric)
         self._trainer = Trainer(fabric, PretrainingTask(fabric, config, plan, data, method))
         self._batches = stream(data.train, plan.indices(0), workers=0)
 
