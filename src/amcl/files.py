@@ -1,20 +1,23 @@
 """Files that are written whole or not at all, hashes, and the home folder."""
 
-import fcntl
+import errno
 import hashlib
 import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
+from amcl.locks import try_lock
 from amcl.printable import printable_lines
 
-_UNFINISHED = re.compile(r"\..+\.\d+\.writing")
+_UNFINISHED = re.compile(r"(\..+\.\d+\.writing)(\.lock)?")
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
 
 
 @contextmanager
@@ -30,24 +33,19 @@ def whole_file(path: Path, older: Sequence[Path] = ()) -> Iterator[IO[bytes]]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_unfinished(path.parent, path.name)
-    temporary = path
     try:
-        with _temporary_file(path) as file:
-            temporary = Path(file.name)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        for source, target in reversed(list(pairwise([path, *older]))):
-            if source.exists():
-                source.replace(target)
-        temporary.replace(path)
-        _sync_folder(path.parent)
-    except BaseException as error:
-        if temporary != path:
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):  # with the path that the caller gave
-            raise OSError(error.errno, error.strerror or str(error), str(path)) from error
-        raise
+        with _locked_name(path) as temporary:
+            with temporary.open("xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            for source, target in reversed(list(pairwise([path, *older]))):
+                if source.exists():
+                    source.replace(target)
+            temporary.replace(path)
+            _sync_folder(path.parent)
+    except OSError as error:  # with the path that the caller gave
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
 @contextmanager
@@ -61,37 +59,31 @@ def temporary_folder(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_unfinished(path.parent, path.name)
-    while True:
-        folder = _temporary_name(path)
+    with _locked_name(path) as folder:
         folder.mkdir()
-        lock = os.open(folder, os.O_RDONLY)
-        try:
-            if _is_locked_now(lock):
-                yield folder
-                return
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            os.close(lock)
+        yield folder
 
 
-def _temporary_file(path: Path) -> IO[bytes]:
-    """Open a new file beside another; it is being written for as long as it is locked."""
-    while True:
-        file = _temporary_name(path).open("xb")
-        if _is_locked_now(file.fileno()):
-            return file
-        file.close()
+@contextmanager
+def _locked_name(path: Path) -> Iterator[Path]:
+    """Choose a name for an unfinished file or folder beside a path, and remove it at the end.
+
+    While its lock is held, no other process takes it for what a killed one left. The name is random
+    and new: no link that someone placed there is followed.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.randbits(32)}.writing")
+    lock = try_lock(_lock_of(temporary))
+    try:
+        yield temporary
+    finally:
+        _remove(temporary)
+        if lock is not None:
+            lock.release()
+        _lock_of(temporary).unlink(missing_ok=True)
 
 
-def _temporary_name(path: Path) -> Path:
-    """Return a random name, which must be new: no link that someone placed there is followed."""
-    return path.with_name(f".{path.name}.{secrets.randbits(32)}.writing")
-
-
-def _is_locked_now(file: int) -> bool:
-    """Lock a new file or folder; False if another process removed it before it was locked."""
-    _lock(file)
-    return os.fstat(file).st_nlink > 0
+def _lock_of(temporary: Path) -> Path:
+    return temporary.with_name(f"{temporary.name}.lock")
 
 
 def is_free(path: Path, *allowed: str) -> bool:
@@ -112,32 +104,30 @@ def remove_unfinished(folder: Path, name: str = "") -> None:
         name: Name of the file that they would have become; "" for any.
     """
     for path in folder.iterdir():
-        if _UNFINISHED.fullmatch(path.name) and path.name.startswith(f".{name}"):
-            with suppress(FileNotFoundError):
-                _remove_unlocked(path)
+        match = _UNFINISHED.fullmatch(path.name)
+        if match is not None and path.name.startswith(f".{name}"):
+            _remove_unlocked(folder / match[1])
 
 
 def _remove_unlocked(path: Path) -> None:
-    if path.is_symlink() or not (path.is_file() or path.is_dir()):
-        path.unlink()  # a link or a pipe, which nobody here makes, is neither followed nor opened
+    """Remove an unfinished file or folder and its lock, unless its process is still at it."""
+    lock_path = _lock_of(path)
+    if lock_path.is_symlink() or (lock_path.exists() and not lock_path.is_file()):
+        _remove(lock_path)  # nobody here makes such a lock
+    lock = try_lock(lock_path)
+    if lock is None:  # another process has it, or the file system has no locks
         return
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        if _lock(file) and path.is_dir():
-            shutil.rmtree(path)
-        elif _lock(file):
-            path.unlink()
-    finally:
-        os.close(file)
+    _remove(path)
+    lock.release()
+    lock_path.unlink(missing_ok=True)
 
 
-def _lock(file: int) -> bool:
-    """Lock a file or folder until it is closed; return False where that is impossible."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # another process has it, or the file system has no locks
-        return False
-    return True
+def _remove(path: Path) -> None:
+    """Remove a file or folder, if there is one; a link or a pipe is neither followed nor opened."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def free_path(path: Path) -> Path:
@@ -225,7 +215,9 @@ def open_own(path: Path, mode: str) -> IO[Any]:
     """
 
     def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NOFOLLOW, 0o666)
+        if not _NO_LINK and os.path.islink(name):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        return os.open(name, flags | _NO_LINK, 0o666)
 
     return open(path, mode, encoding=None if "b" in mode else "utf-8", opener=opener)
 
@@ -269,6 +261,8 @@ def file_digest(path: Path) -> str:
 
 def _sync_folder(folder: Path) -> None:
     """Make the renaming of a file itself survive a loss of power."""
+    if sys.platform == "win32":  # where folders cannot be opened, and NTFS has a journal of its own
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,6 +1,7 @@
 """Processes that do not fit together, and one that is killed."""
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -51,5 +52,6 @@ def test_a_killed_process_is_named(tmp_path):
     lines = sorted(done.stdout.splitlines())
     assert len(lines) == 2, done.stdout + done.stderr
     for rank, line in zip("02", lines, strict=True):
-        assert line.startswith(f"{rank} process 1 of 3 has ended without a message")
+        machine = socket.gethostname()
+        assert line.startswith(f"{rank} process 1 of 3 ({machine}) has ended without a message")
         assert f"(this is process {rank})" in line

@@ -1,19 +1,22 @@
 """The folder of a training: metrics, environment, log and checkpoints."""
 
-import fcntl
 import json
 import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypedDict
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from amcl.checkpoints.files import load_checkpoint, read_safely
 from amcl.environment import environment
 from amcl.errors import RunError
 from amcl.files import drop_half_line, open_own, remove_unfinished, write_text
+from amcl.locks import try_lock
 from amcl.printable import PrintableFormatter
 from amcl.text_files import read_json_lines, require
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 logger = logging.getLogger("amcl")
 
@@ -34,7 +37,7 @@ class TrainingFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock: BaseFileLock | None = None
         self._metrics: IO[str] | None = None
         self._log: IO[str] | None = None
         self._handler: logging.Handler | None = None
@@ -143,12 +146,9 @@ class TrainingFolder:
                 is locked, and returns an entry on it.
         """
         self.checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = open_own(self.path / ".lock", "a")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._lock.close()
-            raise RunError(f"another process is training in {self.path} now.") from error
+        self._lock = try_lock(self.path / ".lock")
+        if self._lock is None:
+            raise RunError(f"another process is training in {self.path} now.")
         for folder in (self.path, self.checkpoint.parent):
             remove_unfinished(folder)
         for path in (self.metrics, self.environment):
@@ -178,9 +178,11 @@ class TrainingFolder:
             logger.setLevel(self._level)
             logger.removeHandler(self._handler)
             self._handler.close()
-        for file in (self._metrics, self._log, self._lock):
+        for file in (self._metrics, self._log):
             if file is not None:
                 file.close()
+        if self._lock is not None:
+            self._lock.release()
 
     def _drop_metrics_after(self, step: int) -> None:
         if not self.metrics.exists():

@@ -60,7 +60,8 @@ class Options(Start):
     """Which trials are cut short, by their probes: those below the median of others (also auto),
     by successive halving, or with off no trial."""
     storage: str = ""
-    """Database of the study, as Optuna takes it, for several machines; none: a file in --out."""
+    """Database of the study, as Optuna takes it, or a journal on a shared folder (a path that
+    ends in .journal), for several machines; none: a file in --out."""
     study: str | None = None
     """Name of the study in the database; none: that of the folder."""
     jobs: int = 1

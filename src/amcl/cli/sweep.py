@@ -66,7 +66,8 @@ class Options(Start):
     again: bool = False
     """Take up runs that diverged or failed."""
     storage: str = ""
-    """Database of the records, as Optuna takes it, for several machines; none: a file in --out."""
+    """Database of the records, as Optuna takes it, or a journal on a shared folder (a path that
+    ends in .journal), for several machines; none: a file in --out."""
     study: str | None = None
     """Name of the sweep in the database; none: that of the folder."""
 

@@ -76,7 +76,8 @@ def search(
             labels for the effective rank.
         pruner: Rule by which probes cut trials short: "median" of the other trials (the default),
             successive "halving", or "off".
-        storage: Any database that Optuna takes, for several machines; "" for a file in `out`.
+        storage: Any database that Optuna takes, or path of a journal, for several machines; "" for
+            a file in `out`.
         study: Name of the study in the database; None for the name of the folder.
         jobs: Number of processes that share the trials.
         keep_checkpoints: Whether to keep the checkpoints of trials that have ended; backbones are

@@ -64,7 +64,8 @@ def sweep(
         required_metrics: Metrics that a protocol must have measured, else it evaluates again.
         again: Whether to repeat runs that diverged or failed.
         others: Whether to carry out the other runs of the folder, too.
-        storage: Any database that Optuna takes, for several machines; "" for a file in `out`.
+        storage: Any database that Optuna takes, or path of a journal, for several machines; "" for
+            a file in `out`.
         study: Name of the study in the database; None for the name of the folder.
         tell: Function that shows a line to people.
 

@@ -1,4 +1,4 @@
-"""The storage of many runs: an Optuna study in a SQLite file, or in any database."""
+"""The storage of many runs: an Optuna study in a SQLite file, any database, or a journal."""
 
 import os
 import shlex
@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from amcl.errors import RunError
+from amcl.extras import missing, needed
+from amcl.files import expand_home
 from amcl.redaction import HIDDEN, redact
 
 if TYPE_CHECKING:
     import optuna
+    import sqlalchemy
 
 FILE = "study.db"
+JOURNAL = ".journal"  # ends the name of a file that is a journal of Optuna
 HEARTBEAT = 15  # seconds between two signs of life of a trial
 GRACE = 60  # seconds without a sign of life after which its process counts as dead
 _ATTEMPTS = 4  # at opening a database whose tables another process creates
@@ -34,7 +38,7 @@ def open_study(
     """Return the study of this name, which is created if there is none.
 
     Args:
-        url: Address of the database, as SQLAlchemy writes it.
+        url: Address of the database, as SQLAlchemy writes it, or path of a journal.
         name: Name of the study in it.
         definition: Definition of the study; a study of the same name with another one is an error.
         sampler: Sampler of the study.
@@ -50,7 +54,7 @@ def open_study(
     with storage_errors(url), without_experimental_warnings():
         study = optuna.create_study(
             study_name=name,
-            storage=_database(url, checked),
+            storage=_journal(url) if is_journal(url) else _database(url, checked),
             sampler=sampler,
             pruner=pruner,
             direction="maximize",
@@ -68,17 +72,49 @@ def open_study(
     return study
 
 
+def is_journal(storage: str) -> bool:
+    """Return True if a storage is a journal of Optuna: the path of a file that ends in .journal.
+
+    >>> is_journal("/shared/tau.journal"), is_journal("sqlite:///tau.journal")
+    (True, False)
+    """
+    return storage.endswith(JOURNAL) and "://" not in storage
+
+
+def _journal(path: str) -> "optuna.storages.BaseStorage":
+    """Return the journal in a file, whose folder must exist."""
+    from amcl.sweep.journal import Journal
+
+    return Journal(expand_home(path), HEARTBEAT, GRACE)
+
+
+def _address(url: str) -> "sqlalchemy.URL":
+    """Return the address of a database, with the driver that the extra installs for PostgreSQL."""
+    from sqlalchemy.engine import make_url
+
+    address = make_url(url)
+    if address.drivername == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+    if address.drivername == "postgresql+psycopg" and missing("psycopg"):
+        raise RunError(needed("--storage postgresql://…", "psycopg", "postgres"))
+    return address
+
+
 def _database(url: str, checked: bool) -> "optuna.storages.RDBStorage":
     """Return the database; where another process creates its tables at this moment, try again."""
     import optuna
     import sqlalchemy.exc
 
-    timeout = {"connect_args": {"timeout": _SQLITE_TIMEOUT}}
+    address = _address(url)
+    if address.get_backend_name() == "sqlite":
+        options: dict[str, Any] = {"connect_args": {"timeout": _SQLITE_TIMEOUT}}
+    else:  # between two epochs, a server or firewall may have closed a connection
+        options = {"pool_pre_ping": True}
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return optuna.storages.RDBStorage(
-                url,
-                engine_kwargs=timeout if url.startswith("sqlite") else {},
+                address.render_as_string(hide_password=False),
+                engine_kwargs=options,
                 skip_compatibility_check=checked,
                 skip_table_creation=checked,
                 heartbeat_interval=HEARTBEAT,
@@ -109,6 +145,8 @@ def without_password(url: str) -> str:
     """
     if not url:
         return url
+    if is_journal(url):
+        return str(expand_home(url).absolute())
     from sqlalchemy.engine import make_url
 
     with storage_errors(url):
@@ -141,7 +179,8 @@ def storage_errors(url: str) -> Iterator[None]:
     except sqlalchemy.exc.ArgumentError as error:
         raise ValueError(
             f"{scheme} is no address of a database ({type(error).__name__}): it is written like "
-            "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME."
+            "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME, or is the path of a file that "
+            f"ends in {JOURNAL}."
         ) from None
     except Exception as error:
         reason = _storage_error(error)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from amcl.errors import RunError
 from amcl.redaction import HIDDEN
-from amcl.sweep.storage import FILE, open_study, storage_url, without_password
+from amcl.sweep.storage import FILE, is_journal, open_study, storage_url, without_password
 
 if TYPE_CHECKING:
     import optuna
@@ -18,7 +18,8 @@ class StudyFolder(ABC):
 
     Args:
         path: The folder.
-        storage: Address of the database with its password; "" for the one that the folder names.
+        storage: Address of the database with its password, or path of a journal; "" for the one
+            that the folder names.
         study: Name of the study in it; None for the one that the folder names.
     """
 
@@ -66,6 +67,11 @@ class StudyFolder(ABC):
             )
         if not storage and HIDDEN in stored:
             raise RunError(f"the password is not written down: give --storage {stored} with it.")
+        if is_journal(stored) and not Path(stored).is_file():
+            raise RunError(
+                f"{stored} is gone, and with it all records of {self.path}: put it back, or choose "
+                "another folder with --out."
+            )
         if study not in (None, name):
             raise RunError(f"{self.path} holds the study {name!r}, not --study {study!r}.")
         return storage or stored, name
@@ -81,5 +87,5 @@ class StudyFolder(ABC):
 
     @property
     def url(self) -> str:
-        """Address of the storage, as SQLAlchemy writes it, with its password."""
+        """Address of the storage with its password, or path of a journal."""
         return storage_url(self.path, self.address[0])

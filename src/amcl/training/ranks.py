@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch.distributed as dist
@@ -18,8 +19,11 @@ from amcl.errors import Interrupted, RunError
 _ERROR = "amcl/error"  # keys in the store that the processes share
 _SEEN = "amcl/seen"
 _ALIVE = "amcl/alive/"
+_LEFT = "amcl/left/"
+_MACHINE = "amcl/machine/"
 _PATIENCE = 10.0  # seconds that a process waits for others to read its message, or to end
 _PAUSE = 0.5  # seconds between looks
+_SILENCE = 60.0  # seconds without a sign of life after which a process counts as lost
 
 
 @contextmanager
@@ -27,15 +31,16 @@ def shared_errors() -> Iterator[None]:
     """Let an error on one process end the others with its message.
 
     Without this, the other processes wait for it in their next collective until that times out, or
-    end with an error of the connection that does not name the cause. With one process it does
-    nothing. A stop by a signal is agreed upon elsewhere, and passes.
+    end with an error of the connection that does not name the cause. A machine that is switched
+    off, or whose network fails, ends the others after a minute. With one process it does nothing. A
+    stop by a signal is agreed upon elsewhere, and passes.
     """
     if world_size() == 1:
         yield
         return
-    store = dist.distributed_c10d._get_default_store()
+    store = _own_connection(dist.distributed_c10d._get_default_store())
     number = rank()
-    watcher = _Watcher(store, number)
+    watcher = _Watcher(store, number, world_size())
     watcher.start()
     try:
         yield
@@ -45,10 +50,7 @@ def shared_errors() -> Iterator[None]:
         if watcher.message is not None:
             raise RunError(watcher.message) from error
         if isinstance(error, RuntimeError) and (lost := _lost(store)):
-            raise RunError(
-                f"{lost} of {world_size()} has ended without a message, as a process does that is "
-                f"killed or runs out of memory (this is process {number}). Resume the run."
-            ) from error
+            raise RunError(f"{_ended(lost)} (this is process {number})") from error
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         watcher.done.set()  # it need not look for its own error
         store.set(_ERROR, f"process {number}: {reason}")
@@ -56,37 +58,114 @@ def shared_errors() -> Iterator[None]:
         raise
     finally:
         watcher.done.set()
+        with suppress(RuntimeError):  # the process that held the store is gone
+            store.set(f"{_LEFT}{number}", "")
+
+
+def _own_connection(store: Any) -> Any:
+    """Return the store by a connection of its own: a wait on the other one would hold up this one.
+
+    Before PyTorch 2.7 there is only the other one.
+    """
+    return store.clone() if hasattr(store, "clone") else store
 
 
 class _Watcher(threading.Thread):
-    """Looks for the message of another process while this one may be waiting for it.
+    """Gives signs of life, and looks for messages of other processes and for the life of the next.
 
-    A process that has failed ends, which ends the waiting of most backends. Where it does not, this
-    one is ended too, after some seconds.
+    A process that has failed or is lost ends the waiting of most backends. Where it does not, as
+    after a machine has lost its power, this process is ended too, after some seconds.
     """
 
-    def __init__(self, store: Any, number: int) -> None:
+    def __init__(self, store: Any, number: int, size: int) -> None:
         super().__init__(daemon=True)
         self.store = store
         self.number = number
+        self.next = (number + 1) % size
         self.message: str | None = None
         self.done = threading.Event()
+        # Time is counted in looks of this process: one that was suspended has missed nothing.
+        self._looks = 0
+        self._signs = 0
+        self._looks_without_sign = 0
+
+    def start(self) -> None:
+        """Start, and watch the store, too: to look into one that no longer answers never ends."""
+        super().start()
+        threading.Thread(target=self._watch_store, daemon=True).start()
 
     def run(self) -> None:
-        while not self.done.wait(_PAUSE):
-            try:
-                self.store.add(f"{_ALIVE}{self.number}", 1)
-                if not self.store.check([_ERROR]):
-                    continue
-                message = self.store.get(_ERROR).decode()
-                self.message = f"{message} (this is process {self.number})"
-                self.store.add(_SEEN, 1)
-            except RuntimeError:  # the process that held the store is gone
-                return
-            if not self.done.wait(2 * _PATIENCE):
-                print(f"amcl: {self.message}", file=sys.stderr, flush=True)
-                os._exit(1)
-            return
+        try:
+            self.store.set(f"{_MACHINE}{self.number}", socket.gethostname())
+            while not self.done.wait(_PAUSE):
+                message = self._look()
+                self._looks += 1
+                if message is not None:
+                    self.store.add(_SEEN, 1)
+                    self._end(message)
+                    return
+        except RuntimeError:
+            if not self.done.is_set():
+                self._end(_ended(_first()))
+
+    def _look(self) -> str | None:
+        """Give a sign of life, and return the message of another process, or on the next one."""
+        self.store.add(f"{_ALIVE}{self.number}", 1)
+        if self.store.check([_ERROR]):
+            message: str = self.store.get(_ERROR).decode()
+            return message
+        signs = self.store.add(f"{_ALIVE}{self.next}", 0)
+        self._looks_without_sign += 1
+        if signs != self._signs or not signs or self.store.check([f"{_LEFT}{self.next}"]):
+            self._looks_without_sign = 0
+        self._signs = signs
+        if self._looks_without_sign * _PAUSE < _SILENCE:
+            return None
+        message = _silent(f"{_name(self.store, self.next)} has given no sign of life")
+        self.store.set(_ERROR, message)
+        return message
+
+    def _watch_store(self) -> None:
+        looks = -1
+        waited = 0.0
+        while not self.done.wait(_PAUSE) and self.message is None:
+            waited = waited + _PAUSE if looks == self._looks else 0.0
+            looks = self._looks
+            if waited > 1.25 * _SILENCE:
+                self._end(_silent(f"the machine of {_first()} has not answered"))
+
+    def _end(self, message: str) -> None:
+        """Have this process end with a message: by its own error, or else at once."""
+        self.message = f"{message} (this is process {self.number})"
+        if not self.done.wait(2 * _PATIENCE):
+            print(f"amcl: {self.message}", file=sys.stderr, flush=True)
+            os._exit(1)
+
+
+def _name(store: Any, number: int) -> str:
+    """Return the name of a process, with its machine."""
+    key = f"{_MACHINE}{number}"
+    machine = f" ({store.get(key).decode()})" if store.check([key]) else ""
+    return f"process {number} of {world_size()}{machine}"
+
+
+def _first() -> str:
+    """Return the name of the process that holds the store, or whose machine does."""
+    return f"process 0 of {world_size()}"
+
+
+def _ended(process: str) -> str:
+    return (
+        f"{process} has ended without a message, as a process does that is killed or runs out of "
+        "memory. Resume the run."
+    )
+
+
+def _silent(what: str) -> str:
+    return (
+        f"{what} for {_SILENCE:.0f} seconds: it was stopped, its machine is down, or the network "
+        "between the machines is. Resume the run."
+    )
 
 
 def _lost(store: Any) -> str:
@@ -99,9 +178,9 @@ def _lost(store: Any) -> str:
         before = signs()
         time.sleep(4 * _PAUSE)
         pairs = list(zip(before, signs(), strict=True))
+        return next((_name(store, k) for k, (then, now) in enumerate(pairs) if then == now), "")
     except RuntimeError:  # the store went with the process that held it
-        return "process 0"
-    return next((f"process {k}" for k, (then, now) in enumerate(pairs) if then == now), "")
+        return _first()
 
 
 def _wait_for_readers(store: Any) -> None:
