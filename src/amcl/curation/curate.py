@@ -22,7 +22,7 @@ from amcl.curation.request import FILE, Request, begin
 from amcl.curation.result import FORMAT, Curation, Info, read_curation, write_curation
 from amcl.curation.selection import select
 from amcl.curation.settings import CurationSettings, Export, LinkKind
-from amcl.curation.summary import histogram_of, pairs_of, thresholds_of
+from amcl.curation.summary import histogram_of, pairs_of
 from amcl.curation.uncertainty import Absent, ViewPairs, trained_method
 from amcl.data import absolute_source, default_workers, load_all_images, same_source
 from amcl.data.load import AllImages
@@ -216,7 +216,7 @@ def _finish(work: _Work, data: str, images: AllImages, other: AllImages | None) 
             logger.warning("only %d images remain without copies: all are selected", len(selected))
         order = {row: rank for rank, row in enumerate(selected, 1)}
         table["selected"] = [order.get(row) for row in range(len(ours.names))]
-    info = _info(work, data, ours, similar, table, left_out)
+    info = _info(work, data, ours, similar, table, left_out, label_first)
     curation = Curation(work.out, table, info)
     if other is not None:
         info["counts"]["leaks"] = _write_leaks(work, ours, printed, other, similar.threshold)
@@ -241,7 +241,10 @@ def _measured(out: Path, reuse: str | Path | None) -> Path:
     folder = expand_home(reuse)
     if not (folder / "curation.json").is_file():
         raise RunError(f"--reuse {folder} is no complete curation: finish it first.")
-    return folder
+    measured = folder / read_curation(folder).info["measured"]
+    if not (measured / "measured").is_dir():
+        raise RunError(f"--reuse {folder}: what was measured is not in {measured} anymore.")
+    return measured
 
 
 def _model_hash(model: LoadedModel, method: Any) -> str:
@@ -314,9 +317,9 @@ def _info(
     similar: Similarity,
     table: dict[str, Any],
     left_out: dict[str, str],
+    label_first: list[int],
 ) -> Info:
-    thresholds = thresholds_of(similar)
-    pairs, pairs_left_out = pairs_of(similar, thresholds[0]["cosine"])
+    pairs, pairs_left_out = pairs_of(similar, similar.thresholds[0]["cosine"])
     unreadable = ours.measured.unreadable
     counts = {
         "images": len(ours.all.names),
@@ -347,9 +350,11 @@ def _info(
         "left_out": left_out,
         "counts": counts,
         "threshold": similar.threshold,
-        "thresholds": thresholds,
+        "thresholds": similar.thresholds,
         "histogram": histogram_of(similar),
         "pairs": pairs,
         "pairs_left_out": pairs_left_out,
+        "label_first": label_first,
+        "measured": os.path.relpath(work.measured, work.out),
         "features": str(ours.file.absolute()),
     }

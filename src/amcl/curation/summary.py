@@ -7,23 +7,14 @@ from pathlib import Path
 import torch
 
 from amcl.curation.columns import Similarity
-from amcl.curation.duplicates import ROUNDING, five_thresholds
+from amcl.curation.duplicates import ROUNDING
 from amcl.curation.lists import list_file
-from amcl.curation.result import Curation, Histogram, ThresholdInfo
+from amcl.curation.result import Curation, Histogram
 from amcl.data.images import counted
 
 MOST_PAIRS = 50_000
 _BINS = 64
 _EXAMPLES = 3
-
-
-def thresholds_of(similar: Similarity) -> list[ThresholdInfo]:
-    """Return five thresholds with the number of images that each would call near copies."""
-    nearest = similar.cosines[:, 0] if similar.cosines.shape[1] else torch.empty(0)
-    return [
-        {"cosine": cosine, "images": int((nearest >= cosine).sum())}
-        for cosine in five_thresholds(similar.threshold)
-    ]
 
 
 def histogram_of(similar: Similarity) -> Histogram:
@@ -88,8 +79,8 @@ def summary(curation: Curation) -> str:
             f"  {counted(counts['leaks'], 'image')} also in {info['settings']['against']}: "
             f"{curation.folder / 'leaks.csv'}"
         )
-    others = ", ".join(f"{each['cosine']:.4f} ({each['images']:,})" for each in info["thresholds"])
-    lines += [f"  images with another one at least as similar as each of five thresholds: {others}"]
+    others = ", ".join(f"{each['cosine']:.4f} ({each['dropped']:,})" for each in info["thresholds"])
+    lines += [f"  images that would be left out at each of five thresholds: {others}"]
     return "\n".join([*lines, *_next_steps(curation)])
 
 

@@ -1,4 +1,4 @@
-"""One page of pictures on what runs have learned."""
+"""Pages of pictures on what runs have learned, and on a curation."""
 
 from amcl.report.blocks import (
     Beside,
@@ -13,6 +13,7 @@ from amcl.report.blocks import (
     Section,
 )
 from amcl.report.compose import report
+from amcl.report.curation import curation_page
 from amcl.report.page import Page
 from amcl.report.runs import ReportSettings
 
@@ -29,5 +30,6 @@ __all__ = [
     "Picture",
     "ReportSettings",
     "Section",
+    "curation_page",
     "report",
 ]
