@@ -23,7 +23,7 @@ from amcl.curation.result import FORMAT, Curation, Info, read_curation, write_cu
 from amcl.curation.selection import select
 from amcl.curation.settings import CurationSettings, Export, LinkKind
 from amcl.curation.summary import histogram_of, pairs_of
-from amcl.curation.uncertainty import Absent, ViewPairs, trained_method
+from amcl.curation.uncertainty import Absent, ViewPairs, model_fingerprint, trained_method
 from amcl.data import absolute_source, default_workers, load_all_images, same_source
 from amcl.data.load import AllImages
 from amcl.errors import RunError
@@ -31,7 +31,7 @@ from amcl.evaluation.build import input_transform
 from amcl.evaluation.cache import FeatureCache
 from amcl.extras import missing, needed
 from amcl.files import expand_home, write_text
-from amcl.metrics.features import Features, Transform, fingerprint
+from amcl.metrics.features import Features, Transform
 from amcl.printable import printable
 from amcl.training.hardware import find_accelerator
 
@@ -119,7 +119,7 @@ def curate(
     transform = input_transform(model, crop, images.images)
     request = Request(
         settings=settings,
-        model=_model_hash(model, method),
+        model=model_fingerprint(model, method),
         images=images.images.fingerprint(),
         transform=asdict(transform),
         against=None if against is None else absolute_source(against),
@@ -245,11 +245,6 @@ def _measured(out: Path, reuse: str | Path | None) -> Path:
     if not (measured / "measured").is_dir():
         raise RunError(f"--reuse {folder}: what was measured is not in {measured} anymore.")
     return measured
-
-
-def _model_hash(model: LoadedModel, method: Any) -> str:
-    backbone = fingerprint(model.backbone)
-    return backbone if isinstance(method, Absent) else identity_of([backbone, fingerprint(method)])
 
 
 def _left_out(method: Any, measured: Measurements, table: dict[str, Any]) -> dict[str, str]:

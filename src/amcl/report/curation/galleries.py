@@ -77,6 +77,7 @@ def galleries(curation: Curation) -> list[Gallery]:
                 curation,
                 "ambiguity",
                 "Ambiguous",
+                "ambiguity",
                 "Above 0, views of other images are more similar to the model than two views of "
                 "the image itself.",
             )
@@ -87,6 +88,7 @@ def galleries(curation: Curation) -> list[Gallery]:
                 curation,
                 "uncertainty",
                 "Uncertain",
+                "τ⁺",
                 "τ⁺, the temperature that the method gives to two views of the image: a variance "
                 "that it has learned without labels.",
             )
@@ -265,7 +267,7 @@ def _selected(curation: Curation) -> Gallery:
     )
 
 
-def _highest(curation: Curation, column: str, title: str, note: str) -> Gallery:
+def _highest(curation: Curation, column: str, title: str, symbol: str, note: str) -> Gallery:
     values = curation[column]
     rows = [row for row in curation.rows("keep") if values[row] is not None]
     rows.sort(key=lambda row: -values[row])
@@ -273,6 +275,6 @@ def _highest(curation: Curation, column: str, title: str, note: str) -> Gallery:
         anchor=column,
         title=title,
         note=f"{note} The highest first.",
-        items=[Item([row], [f"{column} {values[row]:.3f}"]) for row in rows[:MOST_HIGHEST]],
+        items=[Item([row], [f"{symbol} {values[row]:.3f}"]) for row in rows[:MOST_HIGHEST]],
         empty="No image has a value.",
     )

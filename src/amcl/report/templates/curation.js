@@ -107,7 +107,7 @@ function gallery(holder) {
     const left = items.length - list.children.length;
     if (left <= 0 && document.activeElement === more) list.children[first].querySelector("button").focus();
     more.hidden = left <= 0;
-    more.textContent = `Show ${Math.min(step, left)} more of ${left}`;
+    more.textContent = left > step ? `Show ${step} more of ${left}` : `Show ${left} more`;
   };
   more.addEventListener("click", show);
   // Of copies, those to leave out; else all.
@@ -172,7 +172,7 @@ function thresholds() {
   const fill = (id, pairs, none) => {
     const list = document.getElementById(id);
     const items = pairs.map(([i, j, cosine]) => item([[i, j], [`cosine ${cosine.toFixed(4)}`]], false));
-    list.replaceChildren(...(items.length ? items : [element("li", { class: "line" }, none)]));
+    list.replaceChildren(...(items.length ? items : [element("li", { class: "line note-line" }, none)]));
   };
   const choose = (chosen) => {
     const { cosine, dropped, above, below } = data.thresholds[chosen];
@@ -201,6 +201,7 @@ let passes = () => true;
 const TITLES = {
   path: "path", nearest_cosine: "nearest", duplicate_group: "group", outlier_rank: "odd rank", uncertainty_spread: "spread",
 };
+const FIRST = ["path", "keep", "width", "bytes", "nearest_cosine", "duplicate_group", "typicality", "outlier_rank", "cluster"];
 const HIDDEN = ["nearest", "duplicate_kind", "outlier", "height"];
 const PAGE = 50;
 
@@ -214,7 +215,8 @@ function cell(name, i) {
 }
 
 function browse() {
-  const names = Object.keys(columns).filter((name) => !HIDDEN.includes(name));
+  const rest = Object.keys(columns).filter((name) => !FIRST.includes(name) && !HIDDEN.includes(name));
+  const names = [...FIRST.filter((name) => name in columns), ...rest];
   const form = document.getElementById("filter");
   const head = document.querySelector("#table thead tr");
   const body = document.querySelector("#table tbody");
