@@ -170,6 +170,27 @@ def _embed(folder: Path) -> list[str]:
     return [*words, "--workers", "0", "--out", str(target), *CPU]
 
 
+def _curate(folder: Path) -> list[str]:
+    return [
+        *("curate", str(folder / "out"), "--data", str(folder / "pictures"), "--workers", "0"),
+        *("--out", str(folder / "out/curation"), "--against", str(folder / "shapes/train2017")),
+        *("--pairs", "1", "--select", "3", "--link", str(folder / "out/links")),
+        *("--export", "coco", "huggingface", *CPU),
+    ]
+
+
+def _curated(folder: Path) -> Any:
+    """All files but the table in Parquet, and the links."""
+    out = folder / "out/curation"
+    files = {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.suffix != ".parquet"
+    }
+    links = {path.name: path.read_bytes() for path in (folder / "out/links").rglob("*.*")}
+    return files, links
+
+
 def _export(folder: Path) -> list[str]:
     return ["export", str(folder / "out"), "--overwrite", "--threads", "1"]
 
@@ -224,6 +245,7 @@ COMMANDS = {
         at_least=50,
     ),
     "export": Command(start=_export, result=_files("export"), at_least=8, needs_run=True),
+    "curate": Command(start=_curate, result=_curated, at_least=40, needs_run=True),
     "embed": Command(start=_embed, result=_files("features.csv"), at_least=5, needs_run=True),
 }
 

@@ -64,23 +64,23 @@ def summary(curation: Curation) -> str:
         f"{counted(counts['images'], 'image')} in {info['data']['source']}",
         f"  {counted(counts['exact'], 'exact copy').replace('copys', 'copies')} and "
         f"{counts['near']:,} near (cosine {info['threshold']:.4f} and more), in "
-        f"{counted(counts['groups'], 'group')}: {counts['keep']:,} images are left without them",
+        f"{counted(counts['groups'], 'group')}: {counts['keep']:,} left without them",
         f"  {counted(counts['outliers'], 'outlier')} far from all other images"
         + _examples(curation, "outlier_rank", lowest=True, flagged="outlier"),
     ]
     if counts["unreadable"]:
         lines.append(f"  {counted(counts['unreadable'], 'image')} cannot be read")
-    if "uncertainty" in curation.table:
-        lines.append(f"  most uncertain{_examples(curation, 'uncertainty')}")
-    if "ambiguity" in curation.table:
-        lines.append(f"  most ambiguous{_examples(curation, 'ambiguity')}")
+    for column, name in (("uncertainty", "uncertain"), ("ambiguity", "ambiguous")):
+        if column in curation.table and (examples := _examples(curation, column)):
+            lines.append(f"  most {name}{examples}")
     if "leaks" in counts:
         lines.append(
             f"  {counted(counts['leaks'], 'image')} also in {info['settings']['against']}: "
             f"{curation.folder / 'leaks.csv'}"
         )
-    others = ", ".join(f"{each['cosine']:.4f} ({each['dropped']:,})" for each in info["thresholds"])
-    lines += [f"  images that would be left out at each of five thresholds: {others}"]
+    if any(info["histogram"]["counts"]):
+        choices = (f"{each['cosine']:.4f} ({each['dropped']:,})" for each in info["thresholds"])
+        lines.append(f"  left out as copies at each of five thresholds: {', '.join(choices)}")
     return "\n".join([*lines, *_next_steps(curation)])
 
 

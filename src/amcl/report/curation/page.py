@@ -181,9 +181,11 @@ def _html(curation: Curation, shown: Sequence[Gallery], data: dict[str, Any]) ->
     source = curation.info["data"]["source"]
     unreadable = curation.info["data"]["unreadable"]
     sections = [_Section(gallery.title, gallery.anchor) for gallery in shown]
-    sections.insert(2, _Section("Threshold", "threshold"))
+    if any(curation.info["histogram"]["counts"]):  # of two images and more
+        sections.insert(2, _Section("Threshold", "threshold"))
     if unreadable:
-        sections.insert(4, _Section("Unreadable", "unreadable"))
+        after = [section.anchor for section in sections].index("odd") + 1
+        sections.insert(after, _Section("Unreadable", "unreadable"))
     if data["points"]:
         sections.append(_Section("Map", "map"))
     sections.append(_Section("All images", "all"))

@@ -478,6 +478,6 @@ function map(frame) {
 
 selections();
 document.querySelectorAll(".gallery-of").forEach(gallery);
-thresholds();
+if (document.getElementById("choices")) thresholds();
 browse();
 document.querySelectorAll("#frame").forEach(map);
