@@ -169,6 +169,27 @@ def _embed(folder: Path) -> list[str]:
     return [*words, "--workers", "0", "--out", str(target), *CPU]
 
 
+def _curate(folder: Path) -> list[str]:
+    return [
+        *("curate", str(folder / "out"), "--data", str(folder / "pictures"), "--workers", "0"),
+        *("--out", str(folder / "out/curation"), "--against", str(folder / "shapes/train2017")),
+        *("--pairs", "1", "--select", "3", "--link", str(folder / "out/links")),
+        *("--export", "coco", "huggingface", *CPU),
+    ]
+
+
+def _curated(folder: Path) -> Any:
+    """All files but the table in Parquet, and the links."""
+    out = folder / "out/curation"
+    files = {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.suffix != ".parquet"
+    }
+    links = {path.name: path.read_bytes() for path in (folder / "out/links").rglob("*.*")}
+    return files, links
+
+
 def _export(folder: Path) -> list[str]:
     return ["export", str(folder / "out"), "--overwrite", "--threads", "1"]
 
@@ -238,6 +259,7 @@ COMMANDS = {
         result=_packed,
         at_least=20,
     ),
+    "curate": Command(start=_curate, result=_curated, at_least=40, needs_run=True),
     "embed": Command(start=_embed, result=_files("features.csv"), at_least=5, needs_run=True),
 }
 

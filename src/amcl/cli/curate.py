@@ -13,6 +13,7 @@ from amcl.cli.output import print_line, results_console
 from amcl.curation import CurationSettings, curate
 from amcl.curation.settings import Export, LinkKind
 from amcl.curation.summary import summary
+from amcl.report import curation_page
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
 
@@ -21,7 +22,7 @@ from amcl.training.hardware import set_threads
 class Curate(CurationSettings):
     """Find copies, odd and ambiguous images of a folder, and those to label first.
 
-    It writes a table, and lists to act on; nothing is moved or deleted.
+    It writes a page to look at, a table, and lists to act on; nothing is moved or deleted.
 
     amcl curate runs/first --data FOLDER --out curation
 
@@ -83,4 +84,12 @@ def main(args: list[str]) -> None:
         workers=options.workers,
         accelerator=options.accelerator,
     )
+    page = curation_page(
+        curation,
+        data_root=options.data_root,
+        workers=options.workers,
+        command=["amcl", "curate", *args],
+    )
+    size = page.stat().st_size / 2**20
     print_line(summary(curation), results_console())
+    print_line(f"page: {page} ({size:.1f} MiB): open it in a browser", results_console())

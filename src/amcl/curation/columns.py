@@ -10,6 +10,7 @@ from amcl.curation.clusters import default_clusters, kmeans
 from amcl.curation.duplicates import (
     Groups,
     choose_threshold,
+    five_thresholds,
     near_groups,
     number_groups,
     preference,
@@ -17,6 +18,7 @@ from amcl.curation.duplicates import (
 )
 from amcl.curation.measure import Measurements
 from amcl.curation.neighbors import nearest_images
+from amcl.curation.result import ThresholdInfo
 from amcl.curation.scores import ambiguity, outliers, ranks, typicality
 from amcl.curation.settings import CurationSettings
 from amcl.data import Images
@@ -43,6 +45,8 @@ class Similarity:
     """Cosine from which two images are near copies."""
     groups: Groups
     """Groups of exact and near copies."""
+    thresholds: list[ThresholdInfo]
+    """Five thresholds to choose from, ascending, with what each would mean."""
 
 
 def find_similar(
@@ -73,9 +77,22 @@ def find_similar(
     cosines, neighbors = nearest_images(of_rows, max(settings.neighbors, _NEIGHBORS))
     threshold = choose_threshold(cosines) if settings.threshold is None else settings.threshold
     order_of_rows = position[order[same[order] == order]]
-    near = near_groups(of_rows, cosines, neighbors, order_of_rows, threshold)
-    groups = number_groups(rows[near][position])
-    return Similarity(rows, position, cosines, rows[neighbors], threshold, groups)
+    ladder = five_thresholds(threshold)
+    groups = [
+        number_groups(rows[near_groups(of_rows, cosines, neighbors, order_of_rows, each)][position])
+        for each in ladder
+    ]
+    nearest = cosines[:, :1]
+    thresholds: list[ThresholdInfo] = [
+        {
+            "cosine": each,
+            "images": int((nearest >= each).sum()),
+            "dropped": int((~there.is_kept).sum()),
+        }
+        for each, there in zip(ladder, groups, strict=True)
+    ]
+    chosen = groups[ladder.index(threshold)]
+    return Similarity(rows, position, cosines, rows[neighbors], threshold, chosen, thresholds)
 
 
 def pixel_keys(measured: Measurements, images: Images) -> list[object]:

@@ -22,8 +22,8 @@ from amcl.curation.request import FILE, Request, begin
 from amcl.curation.result import FORMAT, Curation, Info, read_curation, write_curation
 from amcl.curation.selection import select
 from amcl.curation.settings import CurationSettings, Export, LinkKind
-from amcl.curation.summary import histogram_of, pairs_of, thresholds_of
-from amcl.curation.uncertainty import Absent, ViewPairs, trained_method
+from amcl.curation.summary import histogram_of, pairs_of
+from amcl.curation.uncertainty import Absent, ViewPairs, model_fingerprint, trained_method
 from amcl.data import absolute_source, default_workers, load_all_images, same_source
 from amcl.data.load import AllImages
 from amcl.errors import RunError
@@ -31,7 +31,7 @@ from amcl.evaluation.build import input_transform
 from amcl.evaluation.cache import FeatureCache
 from amcl.extras import missing, needed
 from amcl.files import expand_home, write_text
-from amcl.metrics.features import Features, Transform, fingerprint
+from amcl.metrics.features import Features, Transform
 from amcl.printable import printable
 from amcl.training.hardware import find_accelerator
 
@@ -120,7 +120,7 @@ def curate(
     transform = input_transform(model, crop, images.images)
     request = Request(
         settings=settings,
-        model=_model_hash(model, method),
+        model=model_fingerprint(model, method),
         images=images.images.fingerprint(),
         transform=asdict(transform),
         against=None if against is None else absolute_source(against),
@@ -217,7 +217,7 @@ def _finish(work: _Work, data: str, images: AllImages, other: AllImages | None) 
             logger.warning("only %d images remain without copies: all are selected", len(selected))
         order = {row: rank for rank, row in enumerate(selected, 1)}
         table["selected"] = [order.get(row) for row in range(len(ours.names))]
-    info = _info(work, data, ours, similar, table, left_out)
+    info = _info(work, data, ours, similar, table, left_out, label_first)
     curation = Curation(work.out, table, info)
     if other is not None:
         info["counts"]["leaks"] = _write_leaks(work, ours, printed, other, similar.threshold)
@@ -242,12 +242,10 @@ def _measured(out: Path, reuse: str | Path | None) -> Path:
     folder = expand_home(reuse)
     if not (folder / "curation.json").is_file():
         raise RunError(f"--reuse {folder} is no complete curation: finish it first.")
-    return folder
-
-
-def _model_hash(model: LoadedModel, method: Any) -> str:
-    backbone = fingerprint(model.backbone)
-    return backbone if isinstance(method, Absent) else identity_of([backbone, fingerprint(method)])
+    measured = folder / read_curation(folder).info["measured"]
+    if not (measured / "measured").is_dir():
+        raise RunError(f"--reuse {folder}: what was measured is not in {measured} anymore.")
+    return measured
 
 
 def _left_out(method: Any, measured: Measurements, table: dict[str, Any]) -> dict[str, str]:
@@ -315,9 +313,9 @@ def _info(
     similar: Similarity,
     table: dict[str, Any],
     left_out: dict[str, str],
+    label_first: list[int],
 ) -> Info:
-    thresholds = thresholds_of(similar)
-    pairs, pairs_left_out = pairs_of(similar, thresholds[0]["cosine"])
+    pairs, pairs_left_out = pairs_of(similar, similar.thresholds[0]["cosine"])
     unreadable = ours.measured.unreadable
     counts = {
         "images": len(ours.all.names),
@@ -348,9 +346,11 @@ def _info(
         "left_out": left_out,
         "counts": counts,
         "threshold": similar.threshold,
-        "thresholds": thresholds,
+        "thresholds": similar.thresholds,
         "histogram": histogram_of(similar),
         "pairs": pairs,
         "pairs_left_out": pairs_left_out,
+        "label_first": label_first,
+        "measured": os.path.relpath(work.measured, work.out),
         "features": str(ours.file.absolute()),
     }

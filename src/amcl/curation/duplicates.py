@@ -123,7 +123,7 @@ def five_thresholds(threshold: float) -> list[float]:
     [0.84, 0.92, 0.96, 0.98, 0.99]
     """
     distance = 1 - check_threshold(threshold)
-    return [max(1 - factor * distance, -1.0) for factor in LADDER]
+    return [threshold if factor == 1 else max(1 - factor * distance, -1.0) for factor in LADDER]
 
 
 def check_threshold(threshold: float) -> float:

@@ -55,7 +55,10 @@ class ThresholdInfo(TypedDict):
     cosine: float
     """The threshold."""
     images: int
-    """Number of images whose nearest other image is at least as similar."""
+    """Number of images whose nearest other image is at least as similar, exact copies
+    left out."""
+    dropped: int
+    """Number of images that would be left out as exact or near copies."""
 
 
 class Histogram(TypedDict):
@@ -108,6 +111,11 @@ class Info(TypedDict):
     thresholds on; exact copies are represented by the one that is kept."""
     pairs_left_out: int
     """Number of less similar pairs above the lowest threshold that are not listed."""
+    label_first: list[int]
+    """Rows to label first, in this order."""
+    measured: str
+    """Folder with what was measured of the images, relative to that of the curation: another one
+    where `--reuse` took it over."""
     features: str
     """File with the features of the rows, float32 (n, D), as NumPy saves them."""
 
@@ -208,6 +216,8 @@ def read_curation(folder: str | Path) -> Curation:
     for first, second, _ in info["pairs"]:
         if not (0 <= first < n and 0 <= second < n):
             raise ValueError(f"{file} is damaged: a pair is of row {max(first, second)} of {n}.")
+    if not all(0 <= row < n for row in info["label_first"]):
+        raise ValueError(f"{file} is damaged: an image to label first is none of {n} rows.")
     edges = info["histogram"]["edges"]
     if edges != sorted(edges) or len(edges) != len(info["histogram"]["counts"]) + 1:
         raise ValueError(f"{file} is damaged: the bins of its histogram are not in order.")

@@ -7,23 +7,14 @@ from pathlib import Path
 import torch
 
 from amcl.curation.columns import Similarity
-from amcl.curation.duplicates import ROUNDING, five_thresholds
+from amcl.curation.duplicates import ROUNDING
 from amcl.curation.lists import list_file
-from amcl.curation.result import Curation, Histogram, ThresholdInfo
+from amcl.curation.result import Curation, Histogram
 from amcl.data.images import counted
 
 MOST_PAIRS = 50_000
 _BINS = 64
 _EXAMPLES = 3
-
-
-def thresholds_of(similar: Similarity) -> list[ThresholdInfo]:
-    """Return five thresholds with the number of images that each would call near copies."""
-    nearest = similar.cosines[:, 0] if similar.cosines.shape[1] else torch.empty(0)
-    return [
-        {"cosine": cosine, "images": int((nearest >= cosine).sum())}
-        for cosine in five_thresholds(similar.threshold)
-    ]
 
 
 def histogram_of(similar: Similarity) -> Histogram:
@@ -73,23 +64,23 @@ def summary(curation: Curation) -> str:
         f"{counted(counts['images'], 'image')} in {info['data']['source']}",
         f"  {counted(counts['exact'], 'exact copy').replace('copys', 'copies')} and "
         f"{counts['near']:,} near (cosine {info['threshold']:.4f} and more), in "
-        f"{counted(counts['groups'], 'group')}: {counts['keep']:,} images are left without them",
+        f"{counted(counts['groups'], 'group')}: {counts['keep']:,} left without them",
         f"  {counted(counts['outliers'], 'outlier')} far from all other images"
         + _examples(curation, "outlier_rank", lowest=True, flagged="outlier"),
     ]
     if counts["unreadable"]:
         lines.append(f"  {counted(counts['unreadable'], 'image')} cannot be read")
-    if "uncertainty" in curation.table:
-        lines.append(f"  most uncertain{_examples(curation, 'uncertainty')}")
-    if "ambiguity" in curation.table:
-        lines.append(f"  most ambiguous{_examples(curation, 'ambiguity')}")
+    for column, name in (("uncertainty", "uncertain"), ("ambiguity", "ambiguous")):
+        if column in curation.table and (examples := _examples(curation, column)):
+            lines.append(f"  most {name}{examples}")
     if "leaks" in counts:
         lines.append(
             f"  {counted(counts['leaks'], 'image')} also in {info['settings']['against']}: "
             f"{curation.folder / 'leaks.csv'}"
         )
-    others = ", ".join(f"{each['cosine']:.4f} ({each['images']:,})" for each in info["thresholds"])
-    lines += [f"  images with another one at least as similar as each of five thresholds: {others}"]
+    if any(info["histogram"]["counts"]):
+        choices = (f"{each['cosine']:.4f} ({each['dropped']:,})" for each in info["thresholds"])
+        lines.append(f"  left out as copies at each of five thresholds: {', '.join(choices)}")
     return "\n".join([*lines, *_next_steps(curation)])
 
 

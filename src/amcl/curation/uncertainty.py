@@ -8,8 +8,9 @@ from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.method import saved_method
 from amcl.data import Images, stream
 from amcl.data.split import sample
+from amcl.files import digest
 from amcl.methods import HeadMethod, HeadSettings
-from amcl.metrics.features import eval_mode
+from amcl.metrics.features import eval_mode, fingerprint
 from amcl.seeds import generator, seed_of
 from amcl.views import Views
 
@@ -40,6 +41,19 @@ def trained_method(model: LoadedModel) -> HeadMethod | Absent:
     if not isinstance(method, HeadMethod):
         return Absent(f"{type(method.settings).title} has no heads")
     return method
+
+
+def model_fingerprint(model: LoadedModel, method: HeadMethod | Absent) -> str:
+    """Return a hash of all weights that a curation depends on.
+
+    Args:
+        model: The model.
+        method: Its method, as `trained_method` returns it.
+    """
+    backbone = fingerprint(model.backbone)
+    if isinstance(method, Absent):
+        return backbone
+    return digest([f"{backbone} {fingerprint(method)}".encode()])
 
 
 class ViewPairs:

@@ -1,4 +1,4 @@
-"""One page of pictures on what runs have learned."""
+"""Pages of pictures on what runs have learned, and on a curation."""
 
 from amcl.report.blocks import (
     Beside,
@@ -6,6 +6,7 @@ from amcl.report.blocks import (
     Chart,
     Code,
     Gallery,
+    Link,
     Map,
     Note,
     Paragraph,
@@ -13,6 +14,7 @@ from amcl.report.blocks import (
     Section,
 )
 from amcl.report.compose import report
+from amcl.report.curation import curation_page
 from amcl.report.page import Page
 from amcl.report.runs import ReportSettings
 
@@ -22,6 +24,7 @@ __all__ = [
     "Chart",
     "Code",
     "Gallery",
+    "Link",
     "Map",
     "Note",
     "Page",
@@ -29,5 +32,6 @@ __all__ = [
     "Picture",
     "ReportSettings",
     "Section",
+    "curation_page",
     "report",
 ]

@@ -127,6 +127,17 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A link to another page that lies on the same disk."""
+
+    kind: ClassVar = "link"
+    text: str
+    """The text."""
+    address: str
+    """Address of the page, relative to this one, with escapes."""
+
+
+@dataclass(frozen=True)
 class Beside:
     """Columns side by side; one below the other on a narrow screen."""
 
@@ -135,7 +146,7 @@ class Beside:
     """Title of each column, or "", and its blocks."""
 
 
-Block = Paragraph | Note | Table | Chart | Gallery | Map | Code | Beside
+Block = Paragraph | Note | Table | Chart | Gallery | Map | Code | Link | Beside
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from amcl.report.blocks import Section
 from amcl.report.page import Page, check_replaceable, require_map
 from amcl.report.runs import ReportSettings, Run, read_runs
 from amcl.report.sections.cost import cost
+from amcl.report.sections.curation import curations
 from amcl.report.sections.detection import detection
 from amcl.report.sections.galleries import image_map, nearest, pairs
 from amcl.report.sections.heads import heads
@@ -31,7 +32,7 @@ def report(
         runs: A run folder, or several.
         out: The file to write; the default is report.html in the run's folder, or for several runs
             in the working folder. A file that is no such page is never overwritten.
-        settings: Images to show, and the projection of the map.
+        settings: Images to show, the projection of the map, and curations to link.
 
     Returns:
         The path of the page.
@@ -50,11 +51,17 @@ def report(
     if out is None:
         out = expand_home(paths[0]) / "report.html" if len(paths) == 1 else "report.html"
     check_replaceable(Path(out))
-    return page_of(read_runs(paths, settings), settings).write(out)
+    return page_of(read_runs(paths, settings), settings, Path(out).parent).write(out)
 
 
-def page_of(runs: Sequence[Run], settings: ReportSettings) -> Page:
-    """Return the page; sections that need the images are left out where no run has them."""
+def page_of(runs: Sequence[Run], settings: ReportSettings, folder: str | Path = ".") -> Page:
+    """Return the page; sections that need the images are left out where no run has them.
+
+    Args:
+        runs: The runs.
+        settings: Images to show, the projection of the map, and curations to link.
+        folder: Folder of the page, which links are relative to.
+    """
     single = len(runs) == 1
     sections = [] if single else [_glance(runs)]
     sections.append(training(runs))
@@ -67,6 +74,8 @@ def page_of(runs: Sequence[Run], settings: ReportSettings) -> Page:
     sections.append(results(runs))
     if (detectors := detection(runs)) is not None:
         sections.append(detectors)
+    if settings.curation:
+        sections.append(curations(runs, settings.curation, Path(folder)))
     sections += [cost(runs), settings_section(runs)]
     return Page(
         title=" · ".join(run.name for run in runs),

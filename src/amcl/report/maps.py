@@ -55,7 +55,7 @@ def draw_map(block: Map) -> MapDrawing:
             names, marks if named else [(BLUE, _SHAPES[0])] * len(names), strict=False
         )
     ]
-    positions = _scaled(block.points).tolist()
+    positions = scaled(block.points).tolist()
     thumbs = _small(block.thumbs)
     sheet, columns = sheet_uri(thumbs)
     index = {name: i for i, name in enumerate(names)}
@@ -69,7 +69,7 @@ def draw_map(block: Map) -> MapDrawing:
     )
 
 
-def _scaled(points: torch.Tensor) -> torch.Tensor:
+def scaled(points: torch.Tensor) -> torch.Tensor:
     """Return points in the frame, with one scale for both directions and y upwards."""
     points = points.double()
     low = points.min(0).values

@@ -1,31 +1,16 @@
 """One self-contained HTML page: no request to anywhere, light and dark, on paper too."""
 
-import base64
-import hashlib
 import itertools
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from amcl.drawing import svg_of
 from amcl.errors import RunError
 from amcl.extras import missing, needed
 from amcl.files import write_text
 from amcl.report.blocks import Chart, Section
-from amcl.report.maps import HEIGHT, WIDTH, draw_map
-from amcl.report.pictures import LOSSLESS, data_uri, shown_width
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
-
-GENERATOR = "amcl report"
-"""Name of the generator in the metadata of pages."""
-_UNBROKEN = 24  # letters up to which a word of a command is not broken at a hyphen
+from amcl.report.render import GENERATOR, render
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,20 +48,15 @@ class Page:
         """Return the whole page as text."""
         from markupsafe import Markup
 
-        environment = _environment()
-        script = _resource(environment, "page.js")
-        sum_of_script = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         numbers = itertools.count(1)
 
         def svg(chart: Chart) -> Markup:
             return Markup(svg_of(chart.figure, chart.alt, salt=f"c{next(numbers)}"))
 
-        return environment.get_template("page.html").render(
-            page=self,
-            generator=f"{GENERATOR} {version('amcl-torch')}",
-            style=Markup(_resource(environment, "page.css")),
-            script=Markup(script),
-            sum_of_script=sum_of_script,
+        return render(
+            "page.html",
+            self,
+            scripts=("common.js", "page.js"),
             svg=svg,
             number=lambda: next(numbers),
         )
@@ -109,39 +89,3 @@ def require_map(method: str) -> None:
     package = {"umap": "umap", "tsne": "openTSNE"}.get(method)
     if package is not None and missing(package):
         raise RunError(f"{needed(f'--map {method}', package, method)} Or use --map pca.")
-
-
-@cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("amcl.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"uri": data_uri, "shown_width": shown_width, "draw_map": draw_map}
-    environment.filters["inline"] = _inline
-    environment.globals |= {"MAP_WIDTH": WIDTH, "MAP_HEIGHT": HEIGHT, "LOSSLESS": LOSSLESS}
-    return environment
-
-
-def _inline(text: str) -> "Markup":
-    """Return text in which words between backticks are commands."""
-    from markupsafe import Markup, escape
-
-    def command(match: re.Match[str]) -> str:
-        words = (f"<span>{w}</span>" if len(w) <= _UNBROKEN else w for w in match[1].split(" "))
-        return f"<code>{' '.join(words)}</code>"
-
-    return Markup(re.sub("`([^`]+)`", command, str(escape(text))))
-
-
-def _resource(environment: "Environment", name: str) -> str:
-    """Return the text of a file beside the templates."""
-    if environment.loader is None:
-        raise RuntimeError("the environment has a loader")
-    text, _, _ = environment.loader.get_source(environment, name)
-    return text

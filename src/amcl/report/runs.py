@@ -40,6 +40,8 @@ class ReportSettings:
     """The images, if they were moved, or other images; none: those of the run."""
     data_root: str | None = None
     """Folder of named sets; none: that of the run."""
+    curation: tuple[Path, ...] = ()
+    """Folders of amcl curate with these runs, whose pages are linked."""
     seed: int = 0
     """Seed of the choice of images and of their views."""
 

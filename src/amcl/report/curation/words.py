@@ -1,0 +1,117 @@
+"""The page of a curation in words: its key numbers, what was checked, and what to do next."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from amcl.curation import Curation
+from amcl.data.images import counted
+from amcl.files import free_path
+
+_REPLACED = ("--out", "--threshold", "--reuse", "--link")
+
+
+def facts(curation: Curation) -> list[tuple[str, str]]:
+    """Return the key numbers.
+
+    Args:
+        curation: The curation.
+    """
+    counts = curation.info["counts"]
+    names = {
+        "images": "images",
+        "exact": "exact copies",
+        "near": "near copies",
+        "outliers": "odd",
+        "leaks": "in both sets",
+        "unreadable": "unreadable",
+        "keep": "kept",
+        "selected": "selected",
+    }
+    optional = ("leaks", "unreadable", "selected")
+    return [
+        (title, f"{counts[name]:,}")
+        for name, title in names.items()
+        if counts.get(name) or (name in counts and name not in optional)
+    ]
+
+
+def lead(curation: Curation) -> list[str]:
+    """Return what was checked and what to do next, a paragraph each.
+
+    Args:
+        curation: The curation.
+    """
+    info = curation.info
+    counts = info["counts"]
+    checked = (
+        f"{counted(counts['images'], 'image')} in `{info['data']['source']}` were compared by "
+        f"their content and by the features of the model `{info['model']['name']}`. "
+    )
+    copies = counts["exact"] + counts["near"]
+    if copies:
+        checked += (
+            f"{copies:,} of them are copies of others, which leaves {counts['keep']:,}. Near "
+            f"copies are those with a cosine of {info['threshold']:.4f} and more"
+        )
+        checked += (
+            ": look at the pairs below, and choose another threshold where it is wrong. "
+            if info["settings"]["threshold"] is None
+            else ", as --threshold says. "
+        )
+    else:
+        checked += "None of them is a copy of another. "
+    if counts["outliers"]:
+        checked += (
+            (
+                f"{counted(counts['outliers'], 'image')} far from all others: look whether "
+                f"{'it belongs' if counts['outliers'] == 1 else 'they belong'} here. "
+            )
+            .replace("images far", "images lie far")
+            .replace("image far", "image lies far")
+        )
+    following = (
+        "Nothing was moved or deleted. `keep.txt` lists the images without copies, `drop.txt` the "
+        "copies, and `review.txt` what a person should look at; `label_first.txt` says where to "
+        "begin to label. To make a list of your own, select images on this page and download it."
+    )
+    return [checked.strip(), following, *_left_out(curation)]
+
+
+def again(curation: Curation, command: Sequence[str] | None) -> str:
+    """Return the command that curates with another threshold, up to the value.
+
+    Args:
+        curation: The curation.
+        command: The words of the command that made it; None where it was made in Python.
+    """
+    info = curation.info
+    if command is None:
+        command = ["amcl", "curate", info["model"]["name"], "--data", info["data"]["source"]]
+    words: list[str] = []
+    is_value = False  # of an option that gets another one
+    for word in command:
+        option, equals, _ = word.partition("=")
+        if not is_value and option not in _REPLACED:
+            words.append(word)
+        is_value = not is_value and option in _REPLACED and not equals
+    folder = curation.folder
+    words += ["--out", str(_new(folder)), "--reuse", str(folder)]
+    if info["settings"]["link"] is not None:
+        words += ["--link", str(_new(Path(info["settings"]["link"])))]
+    return f"{shlex.join(words)} --threshold "
+
+
+def _new(folder: Path) -> Path:
+    """Return a folder of a similar name that does not exist."""
+    return free_path(folder.with_name(f"{folder.name}-2"))
+
+
+def _left_out(curation: Curation) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for name, reason in curation.info["left_out"].items():
+        reasons.setdefault(reason, []).append(name.replace("_", " "))
+    return [
+        f"The table has no column of {', '.join(names)}: {reason}."
+        for reason, names in reasons.items()
+    ]
