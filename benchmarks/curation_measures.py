@@ -133,9 +133,7 @@ def groups_of(
     kinds = np.array([row.kind for row in planted])
     clean = torch.tensor([row.kind == CLEAN and row.name not in sources for row in planted])
     groups = {
-        kind: (torch.from_numpy(kinds == kind), clean)
-        for kind in (*COPIES, *ODD)
-        if kind in kinds
+        kind: (torch.from_numpy(kinds == kind), clean) for kind in (*COPIES, *ODD) if kind in kinds
     }
     wrong = torch.zeros(len(planted), dtype=torch.bool)
     labels = torch.tensor([row.label for row in planted])
@@ -243,9 +241,7 @@ def _view_scores(folder: Path, name: str, canvas: int, seed: int) -> Scores:
     return view_scores(method, images, views, seed, PAIRS)
 
 
-def _told(
-    scores: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor
-) -> dict[str, float]:
+def _told(scores: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor) -> dict[str, float]:
     rows = positive | negative
     chosen = scores[rows].nan_to_num(nan=float(scores[rows].nanmedian()))
     return {

@@ -22,9 +22,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from curation_measures import KINDS, ODD, WRONG, measure
+from curation_measures import ODD, WRONG, measure
 from PIL import Image
-from planted_pictures import CLEAN, COPIES, Pictures, plant, read_manifest
+from planted_pictures import COPIES, Pictures, plant, read_manifest
 from results_files import RESULTS, conditions, write_results
 
 from amcl.data.cifar10 import read
@@ -222,7 +222,9 @@ def main() -> None:
             results.setdefault(name, {})[str(seed)] = measure(folder, canvas(folder), seed)
             note = f"{conditions()}. Repeat with `python benchmarks/curation_proof.py --stl10 …`.\n"
             text = f"{page(results)}\n{note}"
-            write_results("curation_proof", "What the scores of amcl curate are worth", text, results)
+            write_results(
+                "curation_proof", "What the scores of amcl curate are worth", text, results
+            )
 
 
 if __name__ == "__main__":

@@ -94,9 +94,10 @@ def digits(size: int, random: np.random.Generator) -> Image.Image:
     ground, ink = random.integers(0, 256, (2, 3))
     while abs(int(ground.sum()) - int(ink.sum())) < 150:
         ground, ink = random.integers(0, 256, (2, 3))
-    slope = random.normal(0, 40, (2, 3)) * (np.indices((side, side)) / side - 0.5).transpose(
-        1, 2, 0
-    )[..., None]
+    slope = (
+        random.normal(0, 40, (2, 3))
+        * (np.indices((side, side)) / side - 0.5).transpose(1, 2, 0)[..., None]
+    )
     shaded = (ground + slope.sum(2)).clip(0, 255).astype(np.uint8)
     picture = Image.fromarray(shaded)
     text = "".join(str(digit) for digit in random.integers(0, 10, random.integers(1, 4)))

@@ -249,6 +249,7 @@ def test_help(capsys):
         *((n, n) for n in ("evaluate", "detect", "predict", "embed", "export", "compare", "cost")),
         *((n, n) for n in ("search", "sweep", "curate")),
         *((n, n) for n in ("analyze", "reproduce")),
+        ("analyze-overlap", "analyze overlap RUN"),
     ],
 )
 def test_options_are_frozen(capsys, monkeypatch, name, command):
