@@ -223,12 +223,12 @@ def correlations(scores: Scores, rows: torch.Tensor) -> dict[str, float]:
     """Return Spearman's rank correlations of τ⁺ with the other scores, over clean pictures."""
     from scipy.stats import spearmanr
 
-    ours = scores["column uncertainty"][rows]
-    return {
-        name: float(spearmanr(ours.numpy(), x[rows].numpy()).statistic)
-        for name, x in scores.items()
-        if name != "column uncertainty"
-    }
+    values = {name: x[rows] for name, x in scores.items()}
+    values = {name: x for name, x in values.items() if x.amax() > x.amin()}
+    ours = values.pop("column uncertainty", None)
+    if ours is None:
+        return {}
+    return {name: float(spearmanr(ours.numpy(), x.numpy()).statistic) for name, x in values.items()}
 
 
 def _view_scores(folder: Path, name: str, canvas: int, seed: int) -> Scores:

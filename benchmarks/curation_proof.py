@@ -94,7 +94,8 @@ def train(folder: Path, model: str, epochs: int, seed: int) -> Path:
 def canvas(folder: Path) -> int:
     """Return the side that pictures are kept at: their own, at most 48 pixels."""
     first = next((folder / "pictures").glob("*.png"))
-    return min(48, Image.open(first).width)
+    with Image.open(first) as picture:
+        return min(48, picture.width)
 
 
 def _folder(folder: Path) -> Pictures:
@@ -102,8 +103,13 @@ def _folder(folder: Path) -> Pictures:
         sys.exit(f"there is no {folder}: benchmarks/stl10_folder.py makes it.")
     classes = sorted(path.name for path in folder.iterdir())
     files = [(path, i) for i, c in enumerate(classes) for path in sorted((folder / c).iterdir())]
-    pixels = np.stack([np.asarray(Image.open(path).convert("RGB")) for path, _ in files])
+    pixels = np.stack([_pixels(path) for path, _ in files])
     return Pictures(pixels, np.array([label for _, label in files]))
+
+
+def _pixels(path: Path) -> np.ndarray:
+    with Image.open(path) as picture:
+        return np.asarray(picture.convert("RGB"))
 
 
 Results = dict[str, dict[str, dict[str, Any]]]
