@@ -250,6 +250,7 @@ def test_help(capsys):
         *((n, n) for n in ("search", "sweep", "curate")),
         *((n.replace(" ", "-"), n) for n in ("data pack", "data check")),
         *((n, n) for n in ("analyze", "reproduce")),
+        ("analyze-overlap", "analyze overlap RUN"),
     ],
 )
 def test_options_are_frozen(capsys, monkeypatch, name, command):

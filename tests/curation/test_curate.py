@@ -136,9 +136,9 @@ def test_uncertainty_of_a_batch_equals_pair_by_pair(trained, planted):
     with torch.no_grad():
         for _ in range(2):
             z0, z1 = method.compared(list(views(pixels, views.draw(6, generator=random))))
-            matrix = method.loss.pair_matrix(z0, z1)
-            taus.append(positives(matrix.tau))
-            positive.append(positives(matrix.s).mean(0))
+            both = [torch.cat([z0, pairs.bank_pairs], 1), torch.cat([z1, pairs.bank], 1)]
+            taus.append(positives(method.loss.pair_matrix(*both).tau)[:, :6])
+            positive.append(positives(method.loss.pair_matrix(z0, z1).s).mean(0))
             negative.append(method.loss.cosines(z0, pairs.bank).mean(0))
     taus = torch.stack(taus)
     torch.testing.assert_close(out["tau"], taus.mean((0, 1)))
@@ -146,6 +146,35 @@ def test_uncertainty_of_a_batch_equals_pair_by_pair(trained, planted):
     torch.testing.assert_close(out["positive"], torch.stack(positive).mean(0))
     others = torch.stack(negative).mean(0).masked_fill(torch.eye(6, dtype=torch.bool), -torch.inf)
     torch.testing.assert_close(out["negative"], others.sort(descending=True).values)
+
+
+def test_uncertainty_does_not_depend_on_the_other_images_of_a_batch():
+    """Temperatures are measured from the mean of all projections: of one image, from itself."""
+    from amcl.backbones import Backbone, BackboneSettings
+    from amcl.curation.uncertainty import ViewPairs
+    from amcl.data import MemoryImages
+    from amcl.methods import make_method
+    from amcl.views import Views
+    from factories import method_settings
+
+    settings = method_settings("simclr", heads=2, projector=(8, 6), temperature="adaptive")
+    method = make_method(settings, Backbone(BackboneSettings(name="resnet10t", width=0.125), 16))
+    indices = torch.arange(200)
+    projections = torch.randn(2, 2, 200, 6)  # far apart, as after training
+    projections[:, :, 150:] += 1  # the last images are of one class
+
+    class Known(ViewPairs):
+        def _compared(self, pixels, shapes, random):
+            return projections[:, :, pixels[:, 0, 0, 0].long()].unbind(0)
+
+    pairs = Known(method, Views(16), 1, "cpu")
+    pixels = indices.to(torch.uint8).view(-1, 1, 1, 1).expand(-1, 3, 16, 16)
+    pairs.fill_bank(MemoryImages(pixels.contiguous()), 0, 0)
+    whole = pairs(pixels, None, indices, torch.Generator())["tau"]
+    assert whole.std() > 0.001
+    for rows in (slice(199, 200), slice(175, 200)):
+        part = pairs(pixels[rows], None, indices[rows], torch.Generator())["tau"]
+        assert (part - whole[rows]).abs().max() < whole.std() / 2
 
 
 def test_a_second_call_is_complete_and_other_settings_are_named(curation, trained, planted):

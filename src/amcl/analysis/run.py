@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -11,9 +12,11 @@ from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.data import DataSet, same_source
 from amcl.files import expand_home
+from amcl.methods import Method
 from amcl.training.hardware import find_accelerator
 from amcl.training.pretrain import load_data
 from amcl.training.trained_on import trained_on as form_of_run
+from amcl.views import ViewSettings
 
 
 def sample_of_run(
@@ -45,12 +48,37 @@ def sample_of_run(
         >>> len(sample)  # doctest: +SKIP
         100
     """
+    trained = trained_run(run, data=data, data_root=data_root)
+    device = find_accelerator("auto") if device is None else device
+    return pair_sample(trained.method, trained.data, trained.views, settings, device=device)
+
+
+class TrainedRun(NamedTuple):
+    """What a run was trained to be, and on which images."""
+
+    method: Method
+    data: DataSet
+    views: ViewSettings
+
+
+def trained_run(
+    run: str | Path, *, data: str | None = None, data_root: str | None = None
+) -> TrainedRun:
+    """Return the method of a run's newest checkpoint, its images, and the settings of its views.
+
+    Args:
+        run: The run folder.
+        data: The images, if they were moved or are to be others.
+        data_root: Folder of named sets, if it was moved.
+
+    Raises:
+        FileNotFoundError: If the images are no longer where the run found them.
+    """
     folder = RunFolder(expand_home(run))
     config = folder.read_config()
     method = load_method(folder.path)
     images = _images(folder, config, method.backbone.image_size, data, data_root)
-    device = find_accelerator("auto") if device is None else device
-    return pair_sample(method, images, config.views, settings, device=device)
+    return TrainedRun(method, images, config.views)
 
 
 def _images(

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from amcl.cli import analyze_run
 from amcl.cli.command import command
 from amcl.cli.output import print_line, results_console, show_page
 from amcl.cli.start import (
@@ -29,7 +30,9 @@ amcl analyze heads --data builtin --epochs 10 --out analyses/first
 
 amcl analyze overlap --data FOLDER --values 0.3 0.6 0.9 --seeds 0 1 2 --jobs 2 --out analyses/crops
 
-The analyses:
+amcl analyze overlap runs/first
+
+The last looks at a trained run instead (`amcl analyze overlap RUN --help`). The analyses:
 
 {_LISTED}
 
@@ -88,9 +91,24 @@ def _check_name(name: str) -> None:
         raise ValueError(unknown(f"the analysis {name!r} is asked for", name, ANALYSES))
 
 
+def _names_run(args: list[str]) -> bool:
+    """Return whether the analysis is one of a run, which is named behind it."""
+    if len(args) < 2 or args[0].startswith("-") or args[1].startswith("-"):
+        return False
+    _check_name(args[0])
+    if args[0] != "overlap":
+        raise ValueError(
+            f"{args[0]} trains runs of its own: leave out {args[1]}. Only overlap looks at a run."
+        )
+    return True
+
+
 @command("amcl analyze", "The same command resumes.")
 def main(args: list[str]) -> None:
     """Run the command."""
+    if _names_run(args):
+        analyze_run.run(args[1:])
+        return
     options = parse(args)
     log_to_console(logging.ERROR)
     page = analyze(

@@ -78,24 +78,28 @@ class ViewPairs:
         self.has_tau = method.loss.items == "images" and not of_others
         self.bank = torch.empty(0)
         """Projections (C, M, D) of views of other images."""
+        self.bank_pairs = torch.empty(0)
+        """Projections (C, M, D) of the views that these are compared with."""
         self.bank_indices = torch.empty(0, dtype=torch.long)
         """Indices (M,) of these images."""
 
     @torch.no_grad()
     def fill_bank(self, images: Images, seed: int, workers: int) -> None:
-        """Take the negatives from a view of each of some images, which are drawn by seed."""
+        """Project two views of each of some images, which are drawn by seed."""
         chosen = sample(len(images), BANK, seed_of(seed, "curation", "bank"))
         steps = chosen.split(_BATCH)
-        parts: list[torch.Tensor] = []
+        parts: list[tuple[torch.Tensor, torch.Tensor]] = []
         indices: list[torch.Tensor] = []
         batches = stream(images, steps, workers=workers, replace=False)
         with eval_mode(self.method):
             for number, (step, batch) in enumerate(zip(steps, batches, strict=True)):
                 if len(batch.pixels):
                     random = generator(seed, "curation", "bank", number)
-                    parts.append(self._compared(batch.pixels, batch.shapes, random)[1])
+                    parts.append(self._compared(batch.pixels, batch.shapes, random))
                     indices.append(batch.select(step))
-        self.bank = torch.cat(parts, 1)
+        first, second = zip(*parts, strict=True)
+        self.bank_pairs = torch.cat(first, 1)
+        self.bank = torch.cat(second, 1)
         self.bank_indices = torch.cat(indices)
 
     @torch.no_grad()
@@ -127,8 +131,7 @@ class ViewPairs:
             for _ in range(self.pairs):
                 z0, z1 = self._compared(pixels, shapes, random)
                 if self.has_tau:
-                    matrix = self.method.loss.pair_matrix(z0, z1)
-                    taus.append(_diagonal(matrix.tau))
+                    taus.append(self._tau(z0, z1))
                 positive += _diagonal(self.method.loss.cosines(z0, z1)).mean(0) / self.pairs
                 negative += self.method.loss.cosines(z0, self.bank).mean(0).cpu() / self.pairs
         negative[indices[:, None] == self.bank_indices] = -torch.inf
@@ -147,6 +150,16 @@ class ViewPairs:
         if not all(value.isfinite().all() for name, value in out.items() if name != "negative"):
             raise ValueError("the heads give values that are not finite: the weights are damaged.")
         return out
+
+    def _tau(self, z0: torch.Tensor, z1: torch.Tensor) -> torch.Tensor:
+        """Return τ⁺ (C, n) of pairs of views.
+
+        Temperatures that adapt measure projections from the mean of all that they are compared
+        with. That is here the bank with the batch, which may be few images, or images of one class.
+        """
+        first = torch.cat([z0, self.bank_pairs], 1)
+        second = torch.cat([z1, self.bank], 1)
+        return _diagonal(self.method.loss.pair_matrix(first, second).tau)[:, : z0.shape[1]]
 
     def _compared(
         self, pixels: torch.Tensor, shapes: torch.Tensor | None, random: torch.Generator

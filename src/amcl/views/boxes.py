@@ -41,10 +41,18 @@ def central_boxes(n: int, shapes: torch.Tensor | None, share: float) -> torch.Te
 
 def overlap(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """Return the area that two boxes (…, 4) share over that of the smaller: 1 if it is inside."""
-    start = torch.maximum(first[..., :2], second[..., :2])
-    end = torch.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
-    shared = (end - start).clamp_min(0).prod(-1)
-    return shared / torch.minimum(first[..., 2:].prod(-1), second[..., 2:].prod(-1))
+    return _shared(first, second) / torch.minimum(first[..., 2:].prod(-1), second[..., 2:].prod(-1))
+
+
+def iou(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Return the area that two boxes (…, 4) share over that of their union.
+
+    >>> whole = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    >>> iou(whole, torch.tensor([0.5, 0.5, 0.5, 0.5]))
+    tensor(0.2500)
+    """
+    shared = _shared(first, second)
+    return shared / (first[..., 2:].prod(-1) + second[..., 2:].prod(-1) - shared)
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,12 @@ class BoxSampler:
 def least_overlap(scale: Range, ratio: Range) -> float:
     """Return the least overlap that two boxes of one size can have in a square image."""
     return _least_shares(_easiest_sizes(torch.ones(1, 2), scale, ratio)).prod().item()
+
+
+def _shared(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    start = torch.maximum(first[..., :2], second[..., :2])
+    end = torch.minimum(first[..., :2] + first[..., 2:], second[..., :2] + second[..., 2:])
+    return (end - start).clamp_min(0).prod(-1)
 
 
 def _rows(mask: torch.Tensor) -> torch.Tensor:

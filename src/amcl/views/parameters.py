@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import torch
 
-from amcl.views.boxes import overlap
+from amcl.views.boxes import iou, overlap
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,10 @@ class ViewParameters:
     def overlap(self) -> torch.Tensor:
         """Return the area that the two crops share over that of the smaller, (n,)."""
         return overlap(*self.boxes)
+
+    def iou(self) -> torch.Tensor:
+        """Return the area that the two crops share over that of their union, (n,)."""
+        return iou(*self.boxes)
 
     def _values(self) -> list[torch.Tensor]:
         return [getattr(self, field.name) for field in fields(self)]
