@@ -7,19 +7,27 @@ from typing import Annotated
 
 import tyro
 
+from amcl.cli.help import Help
 from amcl.cli.options import read_options
 from amcl.data.download import DownloadError, download
 from amcl.data.locate import suggestion
 from amcl.data.named import DATASETS, data_root
 
+HELP = Help(
+    about="Put a known data set into the data folder: downloaded, checked, whole or not at all.",
+    examples=(
+        ("Fetch CIFAR-10.", "amcl data cifar10"),
+        ("Fetch STL-10 into a folder of your own.", "amcl data stl10 --root /data"),
+        ("Read where ImageNet is to be had.", "amcl data imagenet"),
+    ),
+    details="""Downloaded are cifar10, cifar100 and stl10. For tinyimagenet and imagenet, which
+are fetched by hand, the command says where they are to be had.""",
+)
+
 
 @dataclass(frozen=True)
 class Data:
-    """Put a known data set into the data folder: downloaded, checked, whole or not at all.
-
-    Known are cifar10, cifar100 and stl10, and, to be fetched by hand, tinyimagenet and imagenet,
-    for which it says where they are to be had.
-    """
+    """Options of `amcl data`."""
 
     name: Annotated[str, tyro.conf.Positional]
     """The data set."""
@@ -31,7 +39,7 @@ class Data:
 def main(args: list[str]) -> int:
     """Run the command; 0 if the data set is there at the end, 1 if not, 2 for a wrong name."""
     try:
-        options = read_options(Data, args, command="amcl data")
+        options = read_options(Data, args, command="amcl data", help=HELP)
     except ValueError as error:
         print(f"amcl data: {error}", file=sys.stderr)
         return 2
