@@ -14,6 +14,7 @@ from importlib.metadata import version
 
 from amcl.cli.known_options import mistyped
 from amcl.cli.process import run_process
+from amcl.extras import needed
 
 GROUPS = {
     "Start": {
@@ -83,7 +84,13 @@ def _load(args: list[str]) -> Callable[[], int]:
         return partial(_refuse, f"amcl: there is no command {command!r}: {hint}")
     if message := mistyped(command, rest):  # before torch is imported, which takes seconds
         return partial(_refuse, f"amcl {command}: {message}")
-    return partial(importlib.import_module(f"amcl.cli.{command}").main, rest)
+    try:
+        module = importlib.import_module(f"amcl.cli.{command}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "amcl":
+            raise
+        return partial(_refuse, needed(f"amcl {command}", error.name, "train"))
+    return partial(module.main, rest)
 
 
 def _answer(text: str, code: int) -> int:

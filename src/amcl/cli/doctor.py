@@ -32,6 +32,7 @@ HELP = Help(
 supported. Extras are optional: what is missing there is listed, and is no error.""",
 )
 _DEVELOPMENT = ("dev", "bench", "docs")  # extras that no user needs
+_COMMANDS = "train"  # the extra that commands need
 _LOW_DISK = 5  # GiB
 
 
@@ -104,10 +105,10 @@ def _requirements() -> tuple[dict[str, Requirement], dict[str, list[Requirement]
     package = distribution("amcl-torch")
     for text in package.requires or []:
         requirement = Requirement(text)
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": _COMMANDS}):
             required[requirement.name] = requirement
     for extra in package.metadata.get_all("Provides-Extra") or []:
-        if extra not in _DEVELOPMENT:
+        if extra not in (_COMMANDS, *_DEVELOPMENT):
             extras[extra] = [
                 r
                 for r in map(Requirement, package.requires or [])
