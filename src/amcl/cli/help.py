@@ -3,7 +3,6 @@
 import shutil
 import textwrap
 import types
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
@@ -34,56 +33,88 @@ class Help:
     main: tuple[str, ...] = ()
 
 
-def help_text(command: str, text: Help, kind: type, default: Any = None, *, all: bool) -> str:
+@dataclass(frozen=True)
+class HelpPage:
+    """The help of a command, with its options.
+
+    Args:
+        command: The command, such as "amcl embed".
+        help: Description, examples and main options.
+        positionals: Its positional arguments.
+        options: Its options.
+    """
+
+    command: str
+    help: Help
+    positionals: tuple[Option, ...]
+    options: tuple[Option, ...]
+
+    @property
+    def usage(self) -> str:
+        """The command with its arguments."""
+        return " ".join([self.command, *map(usage_of, self.positionals), "[OPTIONS]"])
+
+    def main(self) -> list[Option]:
+        """Return the options of the short help; a name that a method does not have is left out."""
+        by_name = {option.name.removeprefix("--"): option for option in self.options}
+        return [by_name[name] for name in self.help.main if name in by_name]
+
+    def sections(self) -> dict[str, list[Option]]:
+        """Return all options by the title of their section, the command's own first."""
+        sections: dict[str, list[Option]] = {}
+        for option in sorted(self.options, key=lambda option: option.section != ""):
+            name = option.section.replace("_", " ").capitalize()
+            sections.setdefault(f"{name} options" if name else "Options", []).append(option)
+        return sections
+
+    def text(self, *, all: bool) -> str:
+        """Return the text for a terminal, as wide as that is, at most 100 columns.
+
+        Args:
+            all: Whether all options are shown.
+        """
+        width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
+        short = bool(self.help.main) and not all
+        parts = [f"usage: {self.usage}", _wrapped(self.help.about, width)]
+        examples = [f"  # {what}\n  {line}" for what, line in self.help.examples]
+        parts.append("\n".join(["Examples:", *examples]))
+        if self.help.details and not short:
+            parts += [_wrapped(paragraph, width) for paragraph in self.help.details.split("\n\n")]
+        if self.positionals:
+            rows = (_entry(usage_of(p), p, width) for p in self.positionals)
+            parts.append("\n".join(["Arguments:", *rows]))
+        sections = {"Main options": self.main()} if short else self.sections()
+        for title, options in sections.items():
+            rows = (_entry(names_of(option), option, width) for option in options)
+            parts.append("\n".join([f"{title}:", *rows]))
+        if short:
+            others = len(self.options) - len(self.main())
+            parts.append(f"{others} other options: {self.command} --help-all")
+        return "\n\n".join(parts) + "\n"
+
+
+class HelpShown(SystemExit):
+    """Raised when the help of a command was printed.
+
+    Args:
+        page: The help.
+    """
+
+    def __init__(self, page: HelpPage) -> None:
+        super().__init__(0)
+        self.page = page
+
+
+def help_page(command: str, help: Help, kind: type, default: Any = None) -> HelpPage:
     """Return the help of a command.
 
     Args:
         command: The command, such as "amcl embed".
-        text: Its description, examples and main options.
+        help: Description, examples and main options.
         kind: Dataclass of its options.
         default: Values of options that are left out.
-        all: Whether all options are shown.
-
-    Returns:
-        Lines as wide as the terminal, at most 100 columns.
     """
-    positionals = list(positionals_of(kind))
-    options = list(options_of(kind, default))
-    main = _main(options, text.main)
-    short = bool(text.main) and not all
-    width = min(shutil.get_terminal_size((80, 24)).columns, _WIDEST)
-    usage = " ".join([f"usage: {command}", *map(usage_of, positionals), "[OPTIONS]"])
-    parts = [usage, _wrapped(text.about, width)]
-    examples = [f"  # {what}\n  {line}" for what, line in text.examples]
-    parts.append("\n".join(["Examples:", *examples]))
-    if text.details and not short:
-        parts += [_wrapped(paragraph, width) for paragraph in text.details.split("\n\n")]
-    if positionals:
-        parts.append(
-            "\n".join(["Arguments:", *(_entry(usage_of(p), p, width) for p in positionals)])
-        )
-    if short:
-        parts.append("\n".join(["Main options:", *(_option(option, width) for option in main)]))
-        others = len(options) - len(main)
-        parts.append(f"{others} other options: {command} --help-all")
-    else:
-        parts += _sections(options, width)
-    return "\n\n".join(parts) + "\n"
-
-
-def _main(options: Sequence[Option], names: Sequence[str]) -> list[Option]:
-    """Return the options of the short help; a name that some methods do not have is left out."""
-    by_name = {option.name.removeprefix("--"): option for option in options}
-    return [by_name[name] for name in names if name in by_name]
-
-
-def _sections(options: Sequence[Option], width: int) -> Iterator[str]:
-    sections: dict[str, list[Option]] = {}
-    for option in options:
-        sections.setdefault(option.section, []).append(option)
-    for section in sorted(sections, key=lambda name: name != ""):  # the command's own come first
-        title = f"{section.replace('_', ' ').capitalize()} options:" if section else "Options:"
-        yield "\n".join([title, *(_option(option, width) for option in sections[section])])
+    return HelpPage(command, help, tuple(positionals_of(kind)), tuple(options_of(kind, default)))
 
 
 def usage_of(positional: Option) -> str:
@@ -96,28 +127,27 @@ def usage_of(positional: Option) -> str:
     return name if positional.required else f"[{name}]"
 
 
-def _option(option: Option, width: int) -> str:
-    names = option.name
+def names_of(option: Option) -> str:
+    """Return an option as the help has it, with words for its values."""
     if option.negative is not None:
-        names += f", {option.negative}"
-    elif option.hint is not bool:
-        names += f" {words_of(option)}"
-    return _entry(names, option, width)
+        return f"{option.name}, {option.negative}"
+    return option.name if option.hint is bool else f"{option.name} {words_of(option)}"
+
+
+def about(option: Option) -> str:
+    """Return what an option does, with its default."""
+    if option.required:
+        return option.about + (" (required)" if option.name.startswith("--") else "")
+    default = _default(option.default)
+    return option.about if default is None else f"{option.about} (default: {default})"
 
 
 def _entry(names: str, option: Option, width: int) -> str:
-    about = option.about
-    if option.required:
-        about += " (required)" if option.name.startswith("--") else ""
-    elif (default := _default(option.default)) is not None:
-        about += f" (default: {default})"
     indent = " " * (_NAMES + 4)
-    if len(names) > _NAMES:
-        return f"  {names}\n" + textwrap.fill(
-            about, width, initial_indent=indent, subsequent_indent=indent
-        )
-    first = f"  {names:<{_NAMES}}  "
-    return textwrap.fill(about, width, initial_indent=first, subsequent_indent=indent)
+    fits = len(names) <= _NAMES
+    first = f"  {names:<{_NAMES}}  " if fits else indent
+    text = textwrap.fill(about(option), width, initial_indent=first, subsequent_indent=indent)
+    return text if fits else f"  {names}\n{text}"
 
 
 def words_of(option: Option) -> str:

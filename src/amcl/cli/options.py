@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import tyro
 
 from amcl.cli.declared import Option, most_values, options_of, positionals_of
-from amcl.cli.help import HELP_OPTIONS, Help, help_text, usage_of, words_of
+from amcl.cli.help import HELP_OPTIONS, Help, HelpShown, help_page, usage_of, words_of
 from amcl.cli.known_options import no_such_option
 from amcl.methods import METHODS
 from amcl.printable import printable_lines
@@ -69,9 +69,9 @@ def read_options(
         ValueError: there is no option --time: did you mean --times?
     """
     if asked := set(HELP_OPTIONS) & set(args):
-        text = help_text(command, help, kind, default, all="--help-all" in asked)
-        print(printable_lines(text), end="")
-        raise SystemExit(0)
+        page = help_page(command, help, kind, default)
+        print(printable_lines(page.text(all="--help-all" in asked)), end="")
+        raise HelpShown(page)
     options = {name: option for option in options_of(kind, default) for name in option.names}
     _check(args, options, default)
     _check_arguments(args, kind, options)
