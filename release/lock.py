@@ -58,7 +58,7 @@ def lock(report: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--extras", default="", help="extras that are part of it, with commas")
+    parser.add_argument("--extras", default="train", help="extras that are part of it, with commas")
     parser.add_argument("--out", type=Path, default=Path("build/lock.txt"))
     options = parser.parse_args()
     text = lock(resolve(options.extras))

@@ -12,7 +12,7 @@ from typing import Any
 from dependencies import PROJECT, Package, installed
 
 
-def bill_of_materials(requirement: str = PROJECT) -> dict[str, Any]:
+def bill_of_materials(requirement: str = f"{PROJECT}[train]") -> dict[str, Any]:
     """Return the bill of materials of an installed requirement, such as ``amcl-torch[onnx]``."""
     packages = installed(requirement)
     urls = {name: f"pkg:pypi/{name}@{p.distribution.version}" for name, p in packages.items()}
@@ -57,7 +57,7 @@ def _licenses(package: Package) -> dict[str, Any]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--extras", default="", help="extras that are part of it, with commas")
+    parser.add_argument("--extras", default="train", help="extras that are part of it, with commas")
     parser.add_argument("--out", type=Path, default=Path("build/sbom.json"))
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,8 @@
 >>> h0, h1 = torch.randn(2, 32, 512)
 >>> loss = criterion(heads(h0), heads(h1))
 
+Losses, heads and temperatures need torch alone; all else needs the extra "train".
+
 Names are imported when they are first used, so that `amcl --help` does not wait for torch.
 """
 
@@ -57,13 +59,24 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         value = _importlib.import_module("importlib.metadata").version("amcl-torch")
     elif name in _MODULES:
-        value = getattr(_importlib.import_module(_MODULES[name]), name)
+        value = _attribute(_MODULES[name], name)
     elif name in __all__:
         value = _importlib.import_module(f"amcl.{name}")
     else:
         raise AttributeError(f"module 'amcl' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def _attribute(module: str, name: str) -> object:
+    try:
+        return getattr(_importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "amcl":
+            raise
+        extras = _importlib.import_module("amcl.extras")
+        message = extras.needed(f"amcl.{name}", error.name, "train")
+        raise ModuleNotFoundError(message, name=error.name) from None
 
 
 def __dir__() -> list[str]:

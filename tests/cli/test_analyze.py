@@ -152,6 +152,6 @@ def test_what_is_refused(capsys, tmp_path, args, told):
 
 def test_help_names_every_analysis(capsys):
     with pytest.raises(SystemExit):
-        main(["analyze", "--help"])
+        main(["analyze", "--help-all"])
     told = capsys.readouterr().out
     assert all(f"{name}: " in told for name in ANALYSES)

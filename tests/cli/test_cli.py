@@ -234,7 +234,7 @@ def test_help(capsys):
     assert "amcl pretrain" in capsys.readouterr().out
     assert main([]) == 2
     with pytest.raises(SystemExit) as left:
-        main(["pretrain", "--method", "moco", "--help"])
+        main(["pretrain", "--method", "moco", "--help-all"])
     assert left.value.code == 0
     shown = capsys.readouterr().out
     for flag in ("--data", "--heads", "--temperature", "--queue", "--resume", "--recipe"):
@@ -247,7 +247,7 @@ def test_help(capsys):
         *((m, f"pretrain --method {m}") for m in METHODS),
         *((t, f"pretrain --temperature {t}") for t in TEMPERATURES_APART),
         *((n, n) for n in ("evaluate", "detect", "predict", "embed", "export", "compare", "cost")),
-        *((n, n) for n in ("search", "sweep", "curate")),
+        *((n, n) for n in ("search", "sweep", "curate", "doctor", "demo")),
         *((n.replace(" ", "-"), n) for n in ("data pack", "data check")),
         *((n, n) for n in ("analyze", "reproduce")),
         ("analyze-overlap", "analyze overlap RUN"),
@@ -257,7 +257,7 @@ def test_options_are_frozen(capsys, monkeypatch, name, command):
     """Options are a promise to users' scripts: this list changes only on purpose."""
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit):
-        main([*command.split(), "--help"])
+        main([*command.split(), "--help-all"])
     flags = sorted(set(re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", capsys.readouterr().out)))
     frozen = KNOWN / f"{name}.txt"
     if os.environ.get("AMCL_FREEZE"):

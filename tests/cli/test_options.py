@@ -10,8 +10,8 @@ import torch
 from amcl import recipes
 from amcl.cli import analyze, cost, evaluate, main, search, sweep
 from amcl.cli.cautions import cautions
+from amcl.cli.declared import options_of
 from amcl.cli.known_options import mistyped
-from amcl.cli.options import _options_of, read_options
 from amcl.cli.pretrain import Options, parse
 from amcl.config import Config
 from amcl.config.options import settings_of
@@ -216,20 +216,10 @@ def test_what_is_seldom_meant_is_said_before_the_run(tmp_path, capsys, monkeypat
     assert "--image-size 7 is very small" in capsys.readouterr().err
 
 
-def test_the_options_that_are_checked_are_those_of_the_parser(capsys):
-    """The names by which values are checked are the names that tyro makes of the same classes."""
-    for base in (parse(["--method", name]) for name in ("moco", "lgp")):
-        names = {option.name for option in _options_of(Options, base)}
-        with pytest.raises(SystemExit):
-            read_options(Options, ["--help"], command="amcl", default=base)
-        shown = set(re.findall(r"(?<=[ ,│|])--[a-z][a-z-]+", capsys.readouterr().out))
-        assert names == {name for name in shown if name != "--help"} - {"--method-METHOD"}
-
-
 @pytest.mark.parametrize("method", ["simclr"])
 def test_no_option_that_there_is_is_taken_for_mistyped(method):
     base = parse(["--method", method])
-    for option in _options_of(Options, base):
+    for option in options_of(Options, base):
         assert mistyped("pretrain", ["--method", method, option.name]) == ""
         assert mistyped("sweep", ["--method", method, f"{option.name.replace('-', '_')}=1"]) == ""
 
@@ -238,26 +228,6 @@ def test_a_mistyped_option_is_answered_with_the_nearest():
     assert "--epochz: did you mean --epochs" in mistyped("pretrain", ["--epochz", "3"])
     assert mistyped("pretrain", ["--method", "of-another-package", "--epochz", "3"]) == ""
     assert mistyped("pretrain", ["--queue", "3"]) == ""  # the command says whose it is
-
-
-def test_help_is_readable(capsys):
-    with pytest.raises(SystemExit):
-        main(["pretrain", "--help"])
-    shown = capsys.readouterr().out
-    boxes = re.findall(r"^[╭+][─-] ([\w.]+) options", shown, re.M)
-    assert boxes[:4] == ["data", "views", "backbone", "method"]
-    assert {len(line) for line in shown.splitlines() if re.match("[╭│╰+|]", line)} == {80}
-    assert "settings." not in shown
-    assert "{None}" not in shown
-    first = re.findall(r"^amcl pretrain .*", shown, re.M)[0]
-    assert "--data FOLDER" in first
-    assert "--data FOLDER --help" in shown
-    assert "method as published" in " ".join(shown.split())
-    with pytest.raises(SystemExit):
-        main(["reproduce", "--help"])
-    usage = capsys.readouterr().out
-    assert "usage: amcl reproduce [-h] [OPTIONS] [NAME ...]" in usage
-    assert "(default: )" not in usage
 
 
 def test_piped_text_is_neither_wrapped_nor_padded(capsys):

@@ -37,13 +37,13 @@ def test_what_is_wrong_is_told(tmp_path, capsys):
         return " ".join(capsys.readouterr().err.split())
 
     assert "no run folder" in told(str(tmp_path))
-    assert "name the run" in told()
+    assert "RUN ... is missing" in told()
 
 
 def test_the_options_are_these(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit):
-        main(["report", "--help"])
+        main(["report", "--help-all"])
     flags = sorted(set(re.findall(r"--[a-z][a-z0-9.-]*[a-z0-9]", capsys.readouterr().out)))
     frozen = KNOWN / "report.txt"
     if os.environ.get("AMCL_FREEZE"):

@@ -94,7 +94,7 @@ def test_its_page_and_help(installed, tmp_path):
     amcl(installed, "pretrain", "--method", "pull", *SMALL, "--out", "run", cwd=tmp_path)
     report = amcl(installed, "report", "run", cwd=tmp_path)
     assert report.returncode == 0, report.stderr
-    text = amcl(installed, "pretrain", "--method", "pull", "--help", cwd=tmp_path).stdout
+    text = amcl(installed, "pretrain", "--method", "pull", "--help-all", cwd=tmp_path).stdout
     assert "--strength" in text
     assert "--queue" not in text
 

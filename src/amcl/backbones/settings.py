@@ -34,7 +34,7 @@ USUAL = frozenset(
 class BackboneSettings:
     """Settings of the backbone that is trained."""
 
-    name: Annotated[str, tyro.conf.arg(name="backbone")] = "resnet18"
+    name: Annotated[str, tyro.conf.arg(name="backbone", metavar="NAME")] = "resnet18"
     """A timm model by name."""
     width: float = 1.0
     """Multiplies every width: 2 or 4 for wide networks, 0.25 for small machines."""

@@ -14,26 +14,42 @@ from importlib.metadata import version
 
 from amcl.cli.known_options import mistyped
 from amcl.cli.process import run_process
+from amcl.extras import needed
 
-COMMANDS = {
-    "demo": "see in three minutes what it does",
-    "pretrain": "train a backbone on images, labeled or not",
-    "sweep": "train over a grid of settings and seeds",
-    "search": "find settings: the paper's 25 trials, on a validation split",
-    "evaluate": "judge a backbone: kNN, linear probe, few labels, fine-tuning, no labels",
-    "detect": "judge a backbone: train a detector from it, on boxes and masks",
-    "compare": "runs side by side, over seeds",
-    "report": "one page of pictures on what a run has learned",
-    "analyze": "what a setting does: heads, views, temperatures, labels, as table and picture",
-    "reproduce": "the paper's tables and figures",
-    "cost": "parameters and FLOPs, with and without AMCL",
-    "predict": "name the classes of new pictures by a fine-tuned classifier",
-    "embed": "write the features of images with their file names",
-    "curate": "find copies, odd images, leaks, and what to label first in a folder",
-    "export": "a run as files for other tools: timm, ONNX, a model card",
-    "recipes": "list recipes, or show one",
-    "data": "fetch a named data set",
+GROUPS = {
+    "Start": {
+        "demo": "see in three minutes what AMCL does",
+        "doctor": "show versions, devices, data folders and what is missing",
+        "data": "fetch a named data set",
+        "recipes": "list recipes, or show one",
+    },
+    "Train": {
+        "pretrain": "train a backbone on images, labeled or not",
+        "sweep": "train over a grid of settings and seeds",
+        "search": "find the settings that serve best",
+    },
+    "Judge what was learned": {
+        "evaluate": "by kNN, linear probe, few labels, fine-tuning, and without labels",
+        "detect": "by training a detector from it, on boxes and masks",
+        "compare": "show the results of runs side by side, over seeds",
+        "report": "show what a run has learned, on one page of pictures",
+    },
+    "Use it": {
+        "curate": "find copies, odd images and leaks, and what to label first",
+        "embed": "write the features of images",
+        "predict": "name the classes of new images by a fine-tuned classifier",
+        "export": "write files for other tools: timm, ONNX, a model card",
+    },
+    "Understand AMCL": {
+        "analyze": "measure the effect of heads, views, temperatures and labels",
+        "cost": "count parameters and FLOPs, with and without AMCL",
+        "reproduce": "run the paper's tables and figures",
+    },
+    "Set up the terminal": {
+        "completion": "write the completion of commands and options for your shell",
+    },
 }
+COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 
 
 def main(args: list[str] | None = None) -> int:
@@ -68,7 +84,13 @@ def _load(args: list[str]) -> Callable[[], int]:
         return partial(_refuse, f"amcl: there is no command {command!r}: {hint}")
     if message := mistyped(command, rest):  # before torch is imported, which takes seconds
         return partial(_refuse, f"amcl {command}: {message}")
-    return partial(importlib.import_module(f"amcl.cli.{command}").main, rest)
+    try:
+        module = importlib.import_module(f"amcl.cli.{command}")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "amcl":
+            raise
+        return partial(_refuse, needed(f"amcl {command}", error.name, "train"))
+    return partial(module.main, rest)
 
 
 def _answer(text: str, code: int) -> int:
@@ -82,10 +104,15 @@ def _refuse(message: str) -> int:
 
 
 def _help() -> str:
-    rows = "\n".join(f"  amcl {name:<10} {what}" for name, what in COMMANDS.items())
-    return (
-        "amcl: adaptive multi-head contrastive learning\n\n"
-        f"{rows}\n\n"
-        "`amcl COMMAND --help` tells what a command takes. To begin:\n"
-        "  amcl pretrain --data builtin --epochs 5 --out runs/first"
-    )
+    lines = ["amcl: adaptive multi-head contrastive learning", "", "usage: amcl COMMAND [OPTIONS]"]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:<11} {about}" for name, about in commands.items())]
+    lines += [
+        "",
+        "To begin:",
+        "  amcl pretrain --data builtin --epochs 5 --out runs/first",
+        "  amcl report runs/first",
+        "",
+        "`amcl COMMAND --help` shows examples and the main options, `--help-all` all options.",
+    ]
+    return "\n".join(lines)

@@ -9,6 +9,7 @@ import tyro
 
 from amcl.cli import analyze_run
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.output import print_line, results_console, show_page
 from amcl.cli.start import (
     Start,
@@ -24,20 +25,29 @@ from amcl.sweep.evaluate import Split
 from amcl.training.display import log_to_console
 
 _LISTED = "\n\n".join(f"{a.name}: {a.question}" for a in ANALYSES.values())
-DESCRIPTION = f"""Measure the effect of a setting, with and without AMCL: runs, a table and a page.
+HELP = Help(
+    about="Measure the effect of a setting, with and without AMCL: runs, a table and a page.",
+    examples=(
+        ("How many heads?", "amcl analyze heads --data builtin --epochs 10 --out analyses/first"),
+        (
+            "How far may crops lie apart?",
+            "amcl analyze overlap --data FOLDER --values 0.3 0.6 0.9 --out analyses/crops",
+        ),
+        (
+            "Use three seeds, two runs at once.",
+            "amcl analyze heads --data cifar10 --seeds 0 1 2 --jobs 2 --out analyses/heads",
+        ),
+    ),
+    details=f"""`amcl analyze overlap RUN` looks at a trained run instead.
 
-amcl analyze heads --data builtin --epochs 10 --out analyses/first
-
-amcl analyze overlap --data FOLDER --values 0.3 0.6 0.9 --seeds 0 1 2 --jobs 2 --out analyses/crops
-
-amcl analyze overlap runs/first
-
-The last looks at a trained run instead (`amcl analyze overlap RUN --help`). The analyses:
+The analyses:
 
 {_LISTED}
 
 The same command resumes where it was stopped; other analyses with the same settings and --out
-share its runs. Costs need no runs: `amcl cost`. Other options are those of `amcl pretrain`."""
+share its runs. Costs need no runs: `amcl cost`. Other options are those of `amcl pretrain`.""",
+    main=("out", "values", "metric", "seeds", "split", "jobs", "data", "method", "epochs", "again"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +84,7 @@ def parse(args: list[str]) -> Options:
         args,
         base,
         command="amcl analyze",
-        description=DESCRIPTION,
+        help=HELP,
         name=tyro.MISSING,
         out=tyro.MISSING,
     )

@@ -7,19 +7,31 @@ from typing import Annotated
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.options import read_options
 from amcl.cli.output import check_new_json, results_console, write_json
 from amcl.results import Comparison, compare
 
-DESCRIPTION = """Show the results of evaluations of runs side by side.
-
-amcl compare runs/simclr-0 runs/simclr-1 runs/amcl-0 runs/amcl-1
-
-amcl compare runs/* --baseline runs/simclr-0 --metrics top1 --json compared.json
-
-Runs that differ in their seeds alone are one group, with mean ± standard deviation. Differences
-from the baseline are paired by seed. Results come from `amcl evaluate RUN`; numbers of different
-settings, data or images are never in one row."""
+HELP = Help(
+    about="Show the results of evaluations of runs side by side.",
+    examples=(
+        (
+            "Compare two methods over two seeds.",
+            "amcl compare runs/simclr-0 runs/simclr-1 runs/amcl-0 runs/amcl-1",
+        ),
+        (
+            "Show one number, as differences from a run.",
+            "amcl compare runs/* --baseline runs/simclr-0 --metrics top1",
+        ),
+        (
+            "Write everything to a file too.",
+            "amcl compare runs/simclr-0 runs/amcl-0 --json compared.json",
+        ),
+    ),
+    details="""Runs that differ in their seeds alone are one group, with mean ± standard
+deviation. Differences from the baseline are paired by seed. Results come from `amcl evaluate
+RUN`; numbers of different settings, data or images are never in one row.""",
+)
 
 CAPTION = (
     "± is the standard deviation over n runs. In brackets behind the accuracy of one run is its "
@@ -49,7 +61,7 @@ class Compare:
 @command("amcl compare")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Compare, args, command="amcl compare", description=DESCRIPTION)
+    options = read_options(Compare, args, command="amcl compare", help=HELP)
     check_new_json(options.json)
     comparison = compare(options.runs, baseline=options.baseline, metrics=options.metrics)
     show(comparison)

@@ -21,6 +21,7 @@ from amcl.analysis.cost import (
 from amcl.backbones import stored_image_size
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.output import check_new_json, results_console, write_json
 from amcl.cli.start import (
     Start,
@@ -37,20 +38,35 @@ from amcl.settings import whole_number
 from amcl.training.display import console
 from amcl.training.start import first_stage
 
-DESCRIPTION = """Parameters and FLOPs in training and at inference, with and without AMCL.
+HELP = Help(
+    about="Count parameters and FLOPs in training and at inference, with and without AMCL.",
+    examples=(
+        ("Count for the paper's recipe on ImageNet.", "amcl cost --recipe imagenet-simclr"),
+        ("Count for a run, with another batch size.", "amcl cost runs/first --batch-size 512"),
+        (
+            "Take steps on this machine and time them.",
+            "amcl cost --data builtin --measure --json cost.json",
+        ),
+    ),
+    details="""A method as published is compared with its AMCL form: three heads, adaptive
+temperatures. One with several heads or another temperature is compared with one head and a
+constant temperature.
 
-amcl cost --recipe imagenet-simclr
-
-amcl cost --data builtin --method moco
-
-amcl cost runs/first --batch-size 512
-
-amcl cost --data builtin --measure --json cost.json
-
-A method as published is compared with its AMCL form: three heads, adaptive temperatures. One with
-several heads or another temperature is compared with one head and a constant temperature. No image
-is needed, but for the size of the views where the data are a folder. --measure takes real steps on
-random images. Other options are those of `amcl pretrain`."""
+No image is needed, but for the size of the views where the data are a folder. --measure takes
+real steps on random images. Other options are those of `amcl pretrain`.""",
+    main=(
+        "measure",
+        "steps",
+        "json",
+        "recipe",
+        "data",
+        "method",
+        "backbone",
+        "image-size",
+        "batch-size",
+        "heads",
+    ),
+)
 
 COUNTED = (
     "FLOPs are two for each multiply-add of products, convolutions and attention. An image counts "
@@ -86,9 +102,7 @@ class Side:
 def parse(args: list[str]) -> Options:
     """Return the options, on top of the recipe, file or run that they start from."""
     base = base_config(args, _run_config(args))
-    options = read_training_options(
-        Options, args, base, command="amcl cost", description=DESCRIPTION
-    )
+    options = read_training_options(Options, args, base, command="amcl cost", help=HELP)
     if options.folder is not None and str(options.folder) != args[0]:
         raise ValueError(f"name the run first: amcl cost {options.folder} …")
     check_new_json(options.json)

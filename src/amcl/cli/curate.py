@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line, results_console
@@ -17,20 +18,41 @@ from amcl.report import curation_page
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
 
+HELP = Help(
+    about="Find copies, odd and ambiguous images of a folder, and those to label first. It writes "
+    "a page to look at, a table, and lists to act on; nothing is moved or deleted.",
+    examples=(
+        ("Check a folder by a run.", "amcl curate runs/first --data FOLDER --out curation"),
+        (
+            "Select 1,000 images, by published weights.",
+            "amcl curate timm:resnet50 --data FOLDER --out curation --select 1000 --by balanced",
+        ),
+        (
+            "List the images that stand in a test set too.",
+            "amcl curate runs/first --data FOLDER --out curation --against OTHER_FOLDER",
+        ),
+    ),
+    main=(
+        "data",
+        "out",
+        "threshold",
+        "select",
+        "by",
+        "against",
+        "link",
+        "export",
+        "label-first",
+        "seed",
+    ),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Curate(CurationSettings):
-    """Find copies, odd and ambiguous images of a folder, and those to label first.
-
-    It writes a page to look at, a table, and lists to act on; nothing is moved or deleted.
-
-    amcl curate runs/first --data FOLDER --out curation
-
-    amcl curate timm:resnet50 --data FOLDER --out curation --select 1000 --by balanced
-    """
+    """Options of `amcl curate`."""
 
     model: Model
-    data: str
+    data: Annotated[str, tyro.conf.arg(metavar="FOLDER|NAME")]
     """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
     out: Path
     """Folder of the results, new; the same command resumes one that was interrupted."""
@@ -65,7 +87,7 @@ class Curate(CurationSettings):
 @command("amcl curate", "What was measured is kept: the same command resumes.")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Curate, args, command="amcl curate")
+    options = read_options(Curate, args, command="amcl curate", help=HELP)
     log_to_console()
     set_threads(options.threads)
     curation = curate(

@@ -8,23 +8,29 @@ from typing import Annotated
 import tyro
 
 from amcl.cli import data_check, data_pack
+from amcl.cli.help import Help
 from amcl.cli.options import read_options
 from amcl.data.download import DownloadError, download
 from amcl.data.locate import suggestion
 from amcl.data.named import DATASETS, data_root
 
+HELP = Help(
+    about="Put a known data set into the data folder: downloaded, checked, whole or not at all.",
+    examples=(
+        ("Fetch CIFAR-10.", "amcl data cifar10"),
+        ("Fetch STL-10 into a folder of your own.", "amcl data stl10 --root /data"),
+        ("Read where ImageNet is to be had.", "amcl data imagenet"),
+        ("Pack images of your own into shards.", "amcl data pack FOLDER --out shards"),
+        ("Verify shards, and decode every image.", "amcl data check shards"),
+    ),
+    details="""Downloaded are cifar10, cifar100 and stl10. For tinyimagenet and imagenet, which
+are fetched by hand, the command says where they are to be had.""",
+)
+
 
 @dataclass(frozen=True)
 class Data:
-    """Put a known data set into the data folder: downloaded, checked, whole or not at all.
-
-    Known are cifar10, cifar100 and stl10, and, to be fetched by hand, tinyimagenet and imagenet,
-    for which it says where they are to be had.
-
-    amcl data pack FOLDER --out shards   pack images of your own into shards
-
-    amcl data check shards               verify shards, and decode every image
-    """
+    """Options of `amcl data`."""
 
     name: Annotated[str, tyro.conf.Positional]
     """The data set."""
@@ -39,7 +45,7 @@ def main(args: list[str]) -> int:
     if args and args[0] in parts:
         return parts[args[0]](args[1:])
     try:
-        options = read_options(Data, args, command="amcl data")
+        options = read_options(Data, args, command="amcl data", help=HELP)
     except ValueError as error:
         print(f"amcl data: {error}", file=sys.stderr)
         return 2

@@ -6,21 +6,28 @@ from typing import Annotated
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line, results_console
 from amcl.data.shards.check import Check
 from amcl.errors import RunError
 from amcl.training.display import log_to_console
 
+HELP = Help(
+    about="Check images: the SHA-256 of shards, and whether every image can be decoded.",
+    examples=(
+        ("Check shards.", "amcl data check shards"),
+        ("Check a folder of images.", "amcl data check FOLDER"),
+        ("Use four processes.", "amcl data check shards --workers 4"),
+    ),
+    details="""Each bad file or image is a line of the output; the exit code is 1 if there is
+one.""",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """Check images: the SHA-256 of shards, and whether every image can be decoded.
-
-    amcl data check shards
-
-    Each bad file or image is a line of the output; the exit code is 1 if there is one.
-    """
+    """Options of `amcl data check`."""
 
     data: Annotated[str, tyro.conf.Positional]
     """Shards, tables, or a folder of images, as in `amcl pretrain --data`."""
@@ -31,7 +38,7 @@ class CheckOptions:
 @command("amcl data check")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(CheckOptions, args, command="amcl data check")
+    options = read_options(CheckOptions, args, command="amcl data check", help=HELP)
     log_to_console()
     check = Check(options.data, options.workers)
     console = results_console()

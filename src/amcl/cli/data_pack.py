@@ -8,24 +8,31 @@ from typing import Annotated
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line
 from amcl.data.options import Labels
 from amcl.data.shards.pack import SHARD_SIZE, pack
 from amcl.training.display import log_to_console
 
+HELP = Help(
+    about="Pack images into shards, tar archives that `--data` reads and WebDataset too.",
+    examples=(
+        ("Pack a folder.", "amcl data pack FOLDER --out shards"),
+        (
+            "Pack 10,000 images into each shard, in a random order.",
+            "amcl data pack FOLDER --out shards --shard-size 10000 --shuffle 0",
+        ),
+        ("Verify the result.", "amcl data check shards"),
+    ),
+    details="""Files are packed as they are, with their classes; each split gets a folder. The same
+command resumes after a stop. manifest.json has the SHA-256 of every shard.""",
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pack:
-    """Pack images into shards, tar archives that `--data` reads and WebDataset too.
-
-    amcl data pack FOLDER --out shards
-
-    amcl data pack FOLDER --out shards --shard-size 10000 --shuffle 0
-
-    Files are packed as they are, with their classes; each split gets a folder. The same command
-    resumes after a stop. manifest.json has the SHA-256 of every shard: `amcl data check shards`.
-    """
+    """Options of `amcl data pack`."""
 
     data: Annotated[str, tyro.conf.Positional]
     """A folder of images, in the layouts that `amcl pretrain` takes; also tables."""
@@ -45,7 +52,7 @@ class Pack:
 @command("amcl data pack", "Finished shards are kept: the same command resumes.")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Pack, args, command="amcl data pack")
+    options = read_options(Pack, args, command="amcl data pack", help=HELP)
     log_to_console()
     manifest = pack(
         options.data,

@@ -10,6 +10,7 @@ from amcl import recipes
 from amcl.backbones import Backbone
 from amcl.checkpoints.run_folder import RunFolder, read_metrics
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.options import read_options
 from amcl.cli.output import results_console
 from amcl.config import Config
@@ -30,9 +31,19 @@ NEXT = """What to try next:
   {first}/metrics.jsonl tells loss, temperatures and probes of every epoch"""
 
 
+HELP = Help(
+    about="Train a method as published and with AMCL on the built-in set, and compare (3 minutes).",
+    examples=(
+        ("Compare SimCLR with SimCLR + AMCL.", "amcl demo"),
+        ("Compare another method.", "amcl demo --method moco"),
+        ("Take another seed.", "amcl demo --seed 1 --out runs/demo-seed-1"),
+    ),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """Train a method as published and with AMCL on the built-in set, and compare (3 minutes)."""
+    """Options of `amcl demo`."""
 
     method: str = "simclr"
     """A method with heads; can, mocov3 and lgp train vision transformers and take longer."""
@@ -47,7 +58,7 @@ class Demo:
 @command("amcl demo", "A run resumes from its last checkpoint with amcl pretrain --resume RUN.")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Demo, args, command="amcl demo")
+    options = read_options(Demo, args, command="amcl demo", help=HELP)
     log_to_console()
     out = options.out or free_path(Path("runs/demo"))
     if not METHODS[options.method].settings_class.has_heads:

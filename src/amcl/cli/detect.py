@@ -10,6 +10,7 @@ import tyro
 
 from amcl.checkpoints.evaluations import Result, describe
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.model import Model, NetworkOptions
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line, results_console
@@ -26,20 +27,39 @@ from amcl.training.ranks import shared_errors
 
 logger = logging.getLogger("amcl")
 
-DESCRIPTION = """Train a detector from a backbone on annotated images, and measure it.
+HELP = Help(
+    about="Train a detector from a backbone on annotated images, and measure it.",
+    examples=(
+        ("Train a detector from a run.", "amcl detect runs/first --data FOLDER"),
+        (
+            "Train one in minutes, on built-in pictures of shapes.",
+            "amcl detect runs/first --data builtin --epochs 6",
+        ),
+        (
+            "Start from random weights, to compare.",
+            "amcl detect resnet18 --scratch --data FOLDER --out detections/scratch",
+        ),
+    ),
+    details="""The detector is Mask R-CNN, or Faster R-CNN where the annotations have no masks.
+All its weights are trained; --scratch starts from random ones, for comparison. The folder of
+--data has images and annotations in COCO's layout.
 
-amcl detect runs/first --data coco
-
-amcl detect runs/first --data builtin --epochs 6
-
-amcl detect resnet18 --scratch --data coco --out detections/scratch
-
-The detector is Mask R-CNN, or Faster R-CNN where the annotations have no masks. All its weights
-are trained; --scratch starts from random ones, for comparison. The folder of --data has images and
-annotations in COCO's layout. The result is that of the last epoch, on the test images: a table on
-screen, a JSON file in RUN/evaluation, and beside it a folder with the detector, its detections and
-pictures of them. The same command resumes a training that was stopped, and does nothing where the
-result is there."""
+The result is that of the last epoch, on the test images: a table on screen, a JSON file in
+RUN/evaluation, and beside it a folder with the detector, its detections and pictures of them. The
+same command resumes a training that was stopped, and does nothing where the result is there.""",
+    main=(
+        "data",
+        "out",
+        "scratch",
+        "epochs",
+        "batch-size",
+        "image-size",
+        "lr",
+        "subset",
+        "seed",
+        "accelerator",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +116,7 @@ class Options:
 @command("amcl detect", "The same command resumes.")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Options, args, command="amcl detect", description=DESCRIPTION)
+    options = read_options(Options, args, command="amcl detect", help=HELP)
     options.detection.check()
     hardware = options.hardware
     fabric = make_fabric(hardware.settings())

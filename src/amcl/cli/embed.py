@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line
@@ -18,17 +19,23 @@ from amcl.training.hardware import set_threads
 logger = logging.getLogger("amcl")
 
 
+HELP = Help(
+    about="Write the features of images, their file names, and their labels where they have any.",
+    examples=(
+        ("Write arrays for NumPy.", "amcl embed runs/first --data FOLDER --out features.npz"),
+        ("Write a table.", "amcl embed runs/first --data FOLDER --out features.csv"),
+        ("Take published weights.", "amcl embed timm:resnet50 --data FOLDER --out features.npz"),
+    ),
+    main=("data", "out", "image-size", "canvas", "crop", "workers", "accelerator", "threads"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Embed:
-    """Write the features of images, their file names, and their labels where they have any.
-
-    amcl embed runs/first --data FOLDER --out features.npz
-
-    amcl embed runs/first --data FOLDER --out features.csv
-    """
+    """Options of `amcl embed`."""
 
     model: Model
-    data: str
+    data: Annotated[str, tyro.conf.arg(metavar="FOLDER|NAME")]
     """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
     out: Path
     """The file to write, new: .csv (file, label, f0, f1, …), .npz or .parquet; labels where images
@@ -54,7 +61,7 @@ class Embed:
 @command("amcl embed")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Embed, args, command="amcl embed")
+    options = read_options(Embed, args, command="amcl embed", help=HELP)
     log_to_console()
     set_threads(options.threads)
     features = embed(

@@ -11,6 +11,7 @@ import tyro
 
 from amcl.checkpoints.evaluations import FOLDER, results_table
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line, results_console
@@ -22,22 +23,40 @@ from amcl.training.hardware import set_threads
 
 logger = logging.getLogger("amcl")
 
-DESCRIPTION = """Judge a backbone: a run, a file of weights, or any timm model.
-
-amcl evaluate runs/first
-
-amcl evaluate runs/first --data cifar10 --protocols knn linear few-labels
-
-amcl evaluate runs/first/checkpoints/last.pt --protocols knn --knn.k 20
-
-amcl evaluate weights.pth --backbone resnet50 --data FOLDER
-
-amcl evaluate timm:resnet18 --data FOLDER
-
-A run is judged on the data it was trained on unless --data names others. The table comes on screen;
-each result is kept as JSON in RUN/evaluation, features in RUN/features. What a protocol chooses is
-chosen on a hold-out of the training images, never on those it is judged on. A protocol that cannot
-run is named with the reason, and the others are run: exit code 4 if it was asked for."""
+HELP = Help(
+    about="Judge a backbone: a run, a file of weights, or any timm model.",
+    examples=(
+        ("Judge a run on the data that it was trained on.", "amcl evaluate runs/first"),
+        (
+            "Name the data and the protocols.",
+            "amcl evaluate runs/first --data cifar10 --protocols knn linear few-labels",
+        ),
+        (
+            "Judge a file of weights on a folder of classes.",
+            "amcl evaluate weights.pth --backbone resnet50 --data FOLDER",
+        ),
+        (
+            "Fine-tune a classifier.",
+            "amcl evaluate runs/first --protocols finetune --finetune.epochs 20",
+        ),
+    ),
+    details="""The table comes on screen; each result is kept as JSON in RUN/evaluation, features
+in RUN/features. What a protocol chooses is chosen on a hold-out of the training images, never on
+those it is judged on. A protocol that cannot run is named with the reason, and the others are
+run: exit code 4 if it was asked for.""",
+    main=(
+        "data",
+        "protocols",
+        "out",
+        "data-root",
+        "backbone",
+        "image-size",
+        "pretrained",
+        "accelerator",
+        "threads",
+        "seed",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,9 +113,7 @@ def parse(
         kw_only=True,
     )
     default = both(model=tyro.MISSING, settings=section(*defaults.values()))
-    options = read_options(
-        both, args, command="amcl evaluate", description=DESCRIPTION, default=default
-    )
+    options = read_options(both, args, command="amcl evaluate", help=HELP, default=default)
     return options, {name: getattr(options.settings, name.replace("-", "_")) for name in names}
 
 

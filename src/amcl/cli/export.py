@@ -9,6 +9,7 @@ import tyro
 
 from amcl.checkpoints.export import export
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.model import Model, ModelOptions
 from amcl.cli.options import read_options
 from amcl.training.display import log_to_console
@@ -17,14 +18,23 @@ from amcl.training.hardware import set_threads
 logger = logging.getLogger("amcl")
 
 
+HELP = Help(
+    about="Write a model for other tools: safetensors with timm's keys, a model card, and ONNX.",
+    examples=(
+        ("Export a run into RUN/export.", "amcl export runs/first"),
+        ("Write ONNX too.", "amcl export runs/first --out FOLDER --onnx"),
+        (
+            "Export an earlier checkpoint.",
+            "amcl export runs/first/checkpoints/epoch-0100.pt --out FOLDER",
+        ),
+    ),
+    main=("out", "onnx", "heads", "overwrite", "threads"),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Export:
-    """Write a model for other tools: safetensors with timm's keys, a model card, and ONNX.
-
-    amcl export runs/first
-
-    amcl export runs/first/checkpoints/epoch-0100.pt --out FOLDER --onnx
-    """
+    """Options of `amcl export`."""
 
     model: Model
     out: Path | None = None
@@ -45,7 +55,7 @@ class Export:
 @command("amcl export")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Export, args, command="amcl export")
+    options = read_options(Export, args, command="amcl export", help=HELP)
     log_to_console()
     set_threads(options.threads)
     model = options.weights.open(options.model)

@@ -9,17 +9,18 @@ import dataclasses
 import difflib
 import io
 import itertools
+import math
 import re
 import sys
 import traceback
 import types
-import typing
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import tyro
 
+from amcl.cli.declared import Option, most_values, options_of, positionals_of
+from amcl.cli.help import HELP_OPTIONS, Help, HelpShown, help_page, usage_of, words_of
 from amcl.cli.known_options import no_such_option
 from amcl.methods import METHODS
 from amcl.printable import printable_lines
@@ -32,25 +33,12 @@ _RANGE = "the range of τ is set with --tau-lower, which is η, and --tau-upper,
 _NAMES = {"lower": "--tau-lower", "upper": "--tau-upper"}
 
 
-@dataclass(frozen=True)
-class Option:
-    """An option of a command."""
-
-    name: str
-    """As it is typed, `--finetune.warmup-epochs`."""
-    field: str
-    owner: type
-    """The dataclass that has the field."""
-    hint: Any
-    """The type that the field declares."""
-
-
 def read_options(
     kind: type[T],
     args: Sequence[str],
     *,
     command: str,
-    description: str | None = None,
+    help: Help,
     default: T | None = None,
 ) -> T:
     """Read the options of a command.
@@ -59,7 +47,7 @@ def read_options(
         kind: Dataclass of the options.
         args: Words behind the name of the command.
         command: The command, such as "amcl embed", for its help.
-        description: Text of its help; the default is the docstring of the dataclass.
+        help: Text of its help.
         default: Values of options that are left out.
 
     Returns:
@@ -70,51 +58,35 @@ def read_options(
         SystemExit: The help was printed.
 
     Example:
-        >>> @dataclass(frozen=True)
+        >>> @dataclasses.dataclass(frozen=True)
         ... class Greet:
         ...     times: int = 1
-        >>> read_options(Greet, ["--times", "3"], command="greet")
+        >>> help = Help(about="Greet.", examples=())
+        >>> read_options(Greet, ["--times", "3"], command="greet", help=help)
         Greet(times=3)
-        >>> read_options(Greet, ["--time", "3"], command="greet")
+        >>> read_options(Greet, ["--time", "3"], command="greet", help=help)
         Traceback (most recent call last):
         ValueError: there is no option --time: did you mean --times?
     """
-    options = {option.name: option for option in _options_of(kind, default)}
-    if not {"-h", "--help"} & set(args):
-        _check(args, options, default)
+    if asked := set(HELP_OPTIONS) & set(args):
+        page = help_page(command, help, kind, default)
+        print(printable_lines(page.text(all="--help-all" in asked)), end="")
+        raise HelpShown(page)
+    options = {name: option for option in options_of(kind, default) for name in option.names}
+    _check(args, options, default)
+    _check_arguments(args, kind, options)
     defaults: dict[str, Any] = {} if default is None else {"default": default}
     stderr = _Captured(sys.stderr)
-    stdout = _Captured(sys.stdout)
     try:
-        with contextlib.redirect_stderr(stderr), contextlib.redirect_stdout(stdout):
-            values: T = tyro.cli(kind, args=args, prog=command, description=description, **defaults)
+        with contextlib.redirect_stderr(stderr):
+            values: T = tyro.cli(kind, args=args, prog=command, **defaults)
             return values
     except (SystemExit, ValueError) as raised:
         if error := _our_error(raised):
             message = _with_options(str(error), options.values(), _owner(error))
             raise ValueError(message) from None
         print(printable_lines(stderr.getvalue()), end="", file=sys.stderr)
-        print(printable_lines(_readable(stdout.getvalue())), end="")
         raise
-
-
-def _readable(text: str) -> str:
-    """Return help without the names of our fields, None and empty defaults, as wide as before.
-
-    >>> _readable("╭─ settings.data options ─╮"), _readable("--canvas {None}|INT  Pixels")
-    ('╭─ data options ──────────╮', '--canvas INT         Pixels')
-    """
-
-    def title(match: re.Match[str]) -> str:
-        before, name, line = match.groups()
-        shorter = len("settings.") if name else len("settings") - len("method")
-        return f"{before}{name or 'method'} options {line * (1 + shorter)}"
-
-    box = r"^(╭?─? )settings(?:\.([\w.]+))? options (.)"
-    text = re.sub(box, title, text, flags=re.MULTILINE)
-    text = re.sub(r"\{None\}\|(\S+)", rf"\1{' ' * 7}", text)
-    text = text.replace("(default: )", " " * 11)
-    return re.sub(r" +$", "", text, flags=re.MULTILINE)
 
 
 class _Captured(io.StringIO):
@@ -130,33 +102,6 @@ class _Captured(io.StringIO):
         return self._encoding
 
 
-def _options_of(kind: type, default: Any, prefix: str = "", flat: bool = False) -> Iterator[Option]:
-    """Yield the options of a dataclass and of those within it, as tyro names them."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        marks: list[Any] = []
-        if get_origin(hint) is typing.Annotated:
-            hint, *marks = get_args(hint)
-        if tyro.conf.Positional in marks:
-            continue
-        value = getattr(default, field.name, None)
-        inner = type(value) if dataclasses.is_dataclass(value) else hint
-        name = next((m.name for m in marks if getattr(m, "name", None) is not None), field.name)
-        if dataclasses.is_dataclass(inner):
-            below = flat or tyro.conf.OmitArgPrefixes in marks
-            inside = prefix if below or not name else f"{prefix}{name}."
-            yield from _options_of(inner, value, inside.replace("_", "-"), below)
-            continue
-        if "choices" in field.metadata:
-            hint = Literal[field.metadata["choices"]()]
-        words = f"{prefix}{name}".replace("_", "-")
-        yield Option(f"--{words}", field.name, kind, hint)
-        if hint is bool and tyro.conf.FlagCreatePairsOff not in marks:
-            *outer, last = words.split(".")
-            yield Option("--" + ".".join([*outer, f"no-{last}"]), field.name, kind, hint)
-
-
 def _check(args: Sequence[str], options: dict[str, Option], default: Any) -> None:
     """Raise an error for the first option that does not exist or has a value it does not take."""
     for index, word in enumerate(args):
@@ -169,6 +114,39 @@ def _check(args: Sequence[str], options: dict[str, Option], default: Any) -> Non
         following = args[index + 1 :]
         values = itertools.takewhile(lambda other: not other.startswith("--"), following)
         _check_values(options[name], [value] if equals else list(values))
+
+
+def _check_arguments(args: Sequence[str], kind: type, options: dict[str, Option]) -> None:
+    """Raise an error for arguments and options that are missing, and for words too many."""
+    positionals = list(positionals_of(kind))
+    words = _positional_words(args, options)
+    several = any(get_origin(p.hint) is tuple for p in positionals)
+    if len(words) > len(positionals) and not several:
+        takes = " ".join(map(usage_of, positionals)) or "options alone"
+        raise ValueError(f"{words[len(positionals)]!r} is too much: the command takes {takes}.")
+    missing = [usage_of(p) for p in positionals[len(words) :] if p.required]
+    given = {word.partition("=")[0].replace("_", "-") for word in args}
+    required = {option.name: option for option in options.values() if option.required}
+    missing += [f"{o.name} {words_of(o)}" for o in required.values() if o.name not in given]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise ValueError(f"{_listed(missing)} {verb} missing: --help shows examples.")
+
+
+def _positional_words(args: Sequence[str], options: dict[str, Option]) -> list[str]:
+    """Return the words that are neither options nor their values."""
+    words = []
+    values: float = 0  # that the last option may still take
+    for word in args:
+        name, equals, _ = word.partition("=")
+        option = options.get(name.replace("_", "-"))
+        if option is not None:
+            values = 0 if equals else most_values(option.hint)
+        elif values > 0:
+            values -= 1
+        else:
+            words.append(word)
+    return words
 
 
 def _unknown(name: str, options: dict[str, Option], default: Any) -> str:
@@ -209,15 +187,17 @@ def _check_values(option: Option, values: Sequence[str]) -> None:
     hint = option.hint
     if hint is bool:
         return
-    if get_origin(hint) is tuple:
-        kinds = get_args(hint)
-        hint = kinds[0]
-        values = values if kinds[-1] is Ellipsis else values[: len(kinds)]
-    elif not any(get_origin(kind) is tuple for kind in get_args(hint)):
-        values = values[:1]
+    if not values and not _may_be_empty(hint):
+        raise ValueError(f"{option.name} takes {words_of(option)}, and no value is given.")
+    most = most_values(hint)
+    values = values if most == math.inf else values[: int(most)]
     for value in values:
         if not _accepts(hint, value):
             raise ValueError(_refusal(option.name, hint, value))
+
+
+def _may_be_empty(hint: Any) -> bool:
+    return get_origin(hint) is tuple and get_args(hint)[-1] is Ellipsis
 
 
 def _accepts(hint: Any, value: str) -> bool:
@@ -240,10 +220,17 @@ def _accepts(hint: Any, value: str) -> bool:
 def _refusal(name: str, hint: Any, value: str) -> str:
     if get_origin(hint) is Literal:
         return no_such_choice(name, value, [str(choice) for choice in get_args(hint)])
-    kinds = [hint, *get_args(hint)]
+    kinds = list(_kinds(hint))
     number = "a number" if float in kinds else "a whole number"
     words = [repr(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
     return f"{name} takes {' or '.join([number, *words])}, got {value!r}."
+
+
+def _kinds(hint: Any) -> Iterator[Any]:
+    """Yield a type and those that it is made of."""
+    yield hint
+    for kind in get_args(hint) if get_origin(hint) is not Literal else ():
+        yield from _kinds(kind)
 
 
 def no_such_choice(option: str, value: str, choices: Sequence[str]) -> str:

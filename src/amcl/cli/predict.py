@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line
 from amcl.evaluation.predict import find_classifier, predict
@@ -18,14 +19,25 @@ from amcl.training.hardware import set_threads
 logger = logging.getLogger("amcl")
 
 
+HELP = Help(
+    about="Name the classes of new pictures, by a classifier that `amcl evaluate` has fine-tuned.",
+    examples=(
+        ("Fine-tune a classifier first.", "amcl evaluate runs/first --protocols finetune"),
+        (
+            "Name the likeliest class of each picture.",
+            "amcl predict runs/first --data FOLDER --out predictions.csv",
+        ),
+        (
+            "Name the three likeliest.",
+            "amcl predict runs/first --data FOLDER --out predictions.csv --top 3",
+        ),
+    ),
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Predict:
-    """Name the classes of new pictures, by a classifier that `amcl evaluate` has fine-tuned.
-
-    amcl evaluate runs/first --protocols finetune
-
-    amcl predict runs/first --data FOLDER --out predictions.csv
-    """
+    """Options of `amcl predict`."""
 
     model: Annotated[
         str,
@@ -35,7 +47,7 @@ class Predict:
             help="The .safetensors file of a classifier, or a run folder: its newest classifier.",
         ),
     ]
-    data: str
+    data: Annotated[str, tyro.conf.arg(metavar="FOLDER|NAME")]
     """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
     out: Path
     """The .csv file to write, new: file, class, probability."""
@@ -56,7 +68,7 @@ class Predict:
 @command("amcl predict")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Predict, args, command="amcl predict")
+    options = read_options(Predict, args, command="amcl predict", help=HELP)
     log_to_console()
     set_threads(options.threads)
     path = find_classifier(options.model)

@@ -12,6 +12,7 @@ import tyro
 
 from amcl.cli.cautions import cautions
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.output import print_line
 from amcl.cli.start import (
     Start,
@@ -31,31 +32,44 @@ from amcl.training.display import log_to_console
 
 logger = logging.getLogger("amcl")
 
-DESCRIPTION = """Train a backbone on images, labeled or not.
+HELP = Help(
+    about="Train a backbone on images, labeled or not.",
+    examples=(
+        ("Train on your own pictures.", "amcl pretrain --data FOLDER --out runs/first"),
+        ("Train MoCo on a named data set.", "amcl pretrain --data cifar10 --method moco"),
+        (
+            "Train it as published, without AMCL.",
+            "amcl pretrain --data cifar10 --method moco --plain",
+        ),
+        (
+            "Continue from published weights.",
+            "amcl pretrain --data FOLDER --init timm:vit_small_patch14_dinov2",
+        ),
+        ("Resume a run, and make it longer.", "amcl pretrain --resume runs/first --epochs 400"),
+    ),
+    details="""A method is trained with three heads and adaptive temperatures (AMCL); with
+--plain as published, with one head and a constant temperature.
 
-amcl pretrain --data FOLDER --out runs/first
+Without --recipe and --config, settings start from the recipe of the data set and method, and the
+defaults below are those: `amcl pretrain --data FOLDER --help-all` shows the defaults for a
+folder, `--method METHOD --help-all` the options of a method.
 
-amcl pretrain --data cifar10 --method moco
-
-amcl pretrain --data cifar10 --method moco --plain
-
-amcl pretrain --recipe cifar10-simclr-amcl --epochs 200
-
-amcl pretrain --method lgp --init runs/mae
-
-amcl pretrain --data FOLDER --init timm:vit_small_patch14_dinov2
-
-amcl pretrain --resume runs/first
-
-amcl pretrain --resume runs/first --epochs 400
-
-A method is trained with three heads and adaptive temperatures (AMCL); with --plain as published,
-with one head and a constant temperature. Where no recipe or file is named, settings start from the
-recipe of the data set and method, and the defaults below are those:
-`amcl pretrain --data FOLDER --help` shows the defaults for a folder, `--method METHOD --help` the
-options of a method. With --init, training continues from trained weights: a run, a checkpoint, a
-file, timm:NAME, hf:OWNER/NAME or torchvision:NAME. Network and images are by default those of that
-run or model, and settings those of the recipe of continued pre-training."""
+With --init, training continues from trained weights: a run, a checkpoint, a file, timm:NAME,
+hf:OWNER/NAME or torchvision:NAME. Network and images are by default those of that run or model,
+and settings those of the recipe of continued pre-training.""",
+    main=(
+        "data",
+        "out",
+        "method",
+        "plain",
+        "backbone",
+        "image-size",
+        "epochs",
+        "batch-size",
+        "init",
+        "resume",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +111,7 @@ def main(args: list[str]) -> None:
 def parse(args: list[str]) -> Options:
     """Return the options, on top of the recipe, file or run that they start from."""
     base = base_config(args)
-    options = read_training_options(
-        Options, args, base, command="amcl pretrain", description=DESCRIPTION
-    )
+    options = read_training_options(Options, args, base, command="amcl pretrain", help=HELP)
     if options.resume is not None:
         _check_resumable(base, options)
     elif options.accept_changes:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.options import read_options
 from amcl.cli.output import print_line, results_console, show_page
 from amcl.config import HardwareSettings
@@ -20,19 +21,25 @@ from amcl.results import Table
 from amcl.results.formatting import plural
 from amcl.training.display import log_to_console
 
-DESCRIPTION = """Run what is behind a table or figure, and show it beside the paper's numbers.
-
-amcl reproduce --list
-
-amcl reproduce table-3 --scale cpu --jobs 2
-
-amcl reproduce figure-5 figure-9 --scale paper --data-root /data
-
-amcl reproduce all --scale smoke
-
-Scales: smoke shows that all of it works, in minutes; cpu takes hours on 2 cores, with a fixed part
-of CIFAR-10, a narrow network, few epochs and 3 seeds; paper has the paper's settings. Entries of
-one scale share their runs in one folder, and the same command resumes where it was stopped."""
+HELP = Help(
+    about="Run what is behind a table or figure of the paper, and show it beside its numbers.",
+    examples=(
+        ("List tables and figures, with the time that each takes.", "amcl reproduce --list"),
+        (
+            "Run a table on this machine, two runs at once.",
+            "amcl reproduce table-3 --scale cpu --jobs 2",
+        ),
+        (
+            "Run figures with the paper's settings.",
+            "amcl reproduce figure-5 figure-9 --scale paper --data-root /data",
+        ),
+        ("See in minutes that all of it works.", "amcl reproduce all --scale smoke"),
+    ),
+    details="""Scales: smoke shows that all of it works, in minutes; cpu takes hours on 2 cores,
+with a fixed part of CIFAR-10, a narrow network, few epochs and 3 seeds; paper has the paper's
+settings. Entries of one scale share their runs in one folder, and the same command resumes where
+it was stopped.""",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +76,7 @@ class Options:
 @command("amcl reproduce", "The same command resumes.")
 def main(args: list[str]) -> None:
     """Run the command."""
-    options = read_options(Options, args, command="amcl reproduce", description=DESCRIPTION)
+    options = read_options(Options, args, command="amcl reproduce", help=HELP)
     scale = SCALES[options.scale]
     results = results_console()
     if options.list:

@@ -9,6 +9,7 @@ from typing import Literal
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.output import print_line, results_console
 from amcl.cli.start import (
     Start,
@@ -23,24 +24,44 @@ from amcl.search.folder import TRIALS, Pruner, SearchFolder
 from amcl.search.objective import Objective
 from amcl.training.display import log_to_console
 
-DESCRIPTION = """Find the settings that serve best: the paper's 25 trials, by a validation split.
+HELP = Help(
+    about="Find the settings that serve best on held-out images: the paper's 25 trials.",
+    examples=(
+        (
+            "Search the paper's space.",
+            "amcl search --recipe cifar10-simclr-amcl --trials 25 --out studies/first",
+        ),
+        (
+            "Search your own space.",
+            "amcl search --data FOLDER --space tau=0.05:0.5:log lr=1e-3:1e-1:log --out studies/tau",
+        ),
+        (
+            "Run two short trials at once.",
+            "amcl search --recipe builtin-simclr-amcl --epochs 10 --probe-every 2 --jobs 2 "
+            "--out studies/toy",
+        ),
+        ("Resume a study with more trials.", "amcl search --out studies/first --trials 50"),
+    ),
+    details="""Trials start from the settings that the other options give, which are those of
+`amcl pretrain`, and differ in the fields of the space. They are judged at their last epoch on
+images held out of the training images, never on the test split. A study in --out is resumed.
 
-amcl search --recipe cifar10-simclr-amcl --trials 25 --out studies/first
-
-amcl search --recipe builtin-simclr-amcl --epochs 10 --probe-every 2 --jobs 2 --out studies/toy
-
-amcl search --recipe builtin-simclr --space tau=0.05:0.5:log lr=1e-3:1e-1:log --out studies/tau
-
-amcl search --space paper prior_tau=0.05:0.5:log --out studies/mine
-
-amcl search --out studies/first --trials 50
-
-Trials start from the settings that the other options give, which are those of `amcl pretrain`, and
-differ in the fields of the space. They are judged at their last epoch on images held out of the
-training images, never on the test split. A study in --out is resumed. At its end: best.toml, for
-`amcl pretrain --config`, trials.csv, summary.md and pictures. Trials that cannot be told apart
-from the best are named; of those within one standard error, the one that changes the least is
-chosen."""
+At its end: best.toml, for `amcl pretrain --config`, trials.csv, summary.md and pictures. Trials
+that cannot be told apart from the best are named; of those within one standard error, the one
+that changes the least is chosen.""",
+    main=(
+        "out",
+        "data",
+        "recipe",
+        "method",
+        "trials",
+        "space",
+        "epochs",
+        "objective",
+        "pruner",
+        "jobs",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +102,7 @@ def parse(args: list[str]) -> Options:
         args,
         base,
         command="amcl search",
-        description=DESCRIPTION,
+        help=HELP,
         out=tyro.MISSING,
         trials=folder.trials(),
     )

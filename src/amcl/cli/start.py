@@ -13,6 +13,7 @@ from amcl.backbones import BackboneSettings
 from amcl.checkpoints.load import open_start
 from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.run_folder import RunFolder
+from amcl.cli.help import Help
 from amcl.cli.options import no_such_choice, read_options
 from amcl.config import PLACEHOLDER, Config
 from amcl.config.fields import differing, with_values
@@ -40,14 +41,14 @@ _PEEKED = (
 class Start:
     """Options of every command that trains."""
 
-    recipe: str | None = None
+    recipe: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Start from a recipe: `amcl recipes` lists them."""
     config: Path | None = None
     """Start from a file, such as a run's config.toml."""
-    method: str = "simclr"
+    method: Annotated[str, tyro.conf.arg(metavar="NAME")] = "simclr"
     """The method: barlow, byol, can, dino, lgp, mae, moco, mocov3, nnclr, simclr, simsiam, supcon
     or vicreg, or one of an installed package."""
-    temperature: str | None = None
+    temperature: Annotated[str | None, tyro.conf.arg(metavar="SCHEME")] = None
     """How each pair gets its temperature: adaptive (AMCL's), adaptive-negative, adaptive-positive,
     artanh, constant, dystress, first-head, isogclr, learnable, macl, one-sided, positive-scale,
     scheduled or uncertainty, or one of an installed package."""
@@ -64,7 +65,7 @@ def read_training_options(
     base: Config,
     *,
     command: str,
-    description: str,
+    help: Help,
     **defaults: Any,
 ) -> S:
     """Read the options of a command that trains.
@@ -74,14 +75,14 @@ def read_training_options(
         args: Words behind the name of the command.
         base: Settings that options change.
         command: The command, such as "amcl sweep".
-        description: Text of its help.
+        help: Text of its help.
         defaults: Values of other options that are left out.
 
     Returns:
         The options.
     """
     default = kind(method=base.method.name, settings=base, **defaults)
-    return read_options(kind, args, command=command, description=description, default=default)
+    return read_options(kind, args, command=command, help=help, default=default)
 
 
 def base_config(args: Sequence[str], stored: Config | None = None) -> Config:

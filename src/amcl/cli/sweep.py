@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import tyro
 
 from amcl.cli.command import command
+from amcl.cli.help import Help
 from amcl.cli.output import print_line, results_console
 from amcl.cli.start import (
     Start,
@@ -31,21 +32,44 @@ from amcl.sweep.table import table
 from amcl.temperature.settings import schemes_with
 from amcl.training.display import log_to_console
 
-DESCRIPTION = """Carry out runs over a grid of settings and seeds, each once.
+HELP = Help(
+    about="Carry out runs over a grid of settings and seeds, each once, and compare them.",
+    examples=(
+        (
+            "Compare three temperatures over three seeds.",
+            "amcl sweep --grid tau=0.1,0.2,0.5 seed=0,1,2 --epochs 5 --out sweeps/tau",
+        ),
+        (
+            "Compare two recipes.",
+            "amcl sweep --grid recipe=builtin-simclr,builtin-simclr-amcl seed=0,1 "
+            "--out sweeps/both",
+        ),
+        (
+            "Compare projectors by a linear probe, two runs at once.",
+            "amcl sweep --grid 'projector=512 128,2048 256' --protocols linear "
+            "--jobs 2 --out sweeps/projector",
+        ),
+        ("Resume.", "amcl sweep --out sweeps/tau"),
+    ),
+    details="""An axis is any option of `amcl pretrain` with its values, but for hardware; eta
+and iota, for the range of τ; recipe, config, method, data or init, for what runs start from.
 
-amcl sweep --grid tau=0.1,0.2,0.5 seed=0,1,2 --epochs 5 --out sweeps/tau
-
-amcl sweep --grid recipe=builtin-simclr,builtin-simclr-amcl seed=0,1 --epochs 5 --out sweeps/both
-
-amcl sweep --grid 'projector=512 128,2048 256' --protocols linear --jobs 2 --out sweeps/projector
-
-amcl sweep --out sweeps/tau
-
-An axis is any option of `amcl pretrain` with its values, but for hardware; eta and iota, for the
-range of τ; recipe, config, method, data or init, for what runs start from. The same command
-resumes a sweep that was stopped, and so does --out alone; more values and seeds join its runs.
-Each run prints a line; at the end there is a table, and runs.csv and table.md are in the folder.
-The other options are those of `amcl pretrain`."""
+The same command resumes a sweep that was stopped, and so does --out alone; more values and seeds
+join its runs. Each run prints a line; at the end there is a table, and runs.csv and table.md are
+in the folder. The other options are those of `amcl pretrain`.""",
+    main=(
+        "grid",
+        "out",
+        "data",
+        "method",
+        "plain",
+        "epochs",
+        "protocols",
+        "split",
+        "jobs",
+        "again",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +171,7 @@ def _options(args: list[str], base: Config, **defaults: Any) -> Options:
         args,
         base,
         command="amcl sweep",
-        description=DESCRIPTION,
+        help=HELP,
         out=tyro.MISSING,
         **defaults,
     )

@@ -48,7 +48,7 @@ def check_threads(name: str, threads: int) -> None:
 class DataSettings:
     """What is trained on."""
 
-    source: Annotated[str, tyro.conf.arg(name="data")] = "builtin"
+    source: Annotated[str, tyro.conf.arg(name="data", metavar="FOLDER|NAME")] = "builtin"
     """A folder of images, shards ('shards/{0000..0999}.tar'), a named set (cifar10, cifar100,
     stl10, tinyimagenet, imagenet), or builtin."""
     data_root: str | None = field(default=None, metadata=NO_EFFECT)

@@ -6,7 +6,7 @@ commands take, and AMCL_FREEZE=1 writes them anew.
 
 import difflib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def mistyped(command: str, args: Sequence[str]) -> str:
     method = next((b for a, b in zip(words, args[1:], strict=False) if a == "--method"), "simclr")
     name = method if command == "pretrain" else command
     file = KNOWN / f"{name}.txt"
-    if not file.is_file() or {"-h", "--help"} & set(words):
+    if not file.is_file() or {"-h", "--help", "--help-all"} & set(words):
         return ""
     if any(entry_points(group=group) for group in _GROUPS):
         return ""
@@ -75,6 +75,19 @@ def no_such_option(name: str, options: Collection[str]) -> str:
     near = difflib.get_close_matches(name, options, n=3)
     hint = f"did you mean {', '.join(near)}?" if near else "--help lists them."
     return f"there is no option {name}: {hint}"
+
+
+def options_of_commands(commands: Iterable[str]) -> dict[str, list[str]]:
+    """Return the options of each command; those of `amcl pretrain` are of all built-in methods.
+
+    Args:
+        commands: Names of commands.
+    """
+    names = set(commands)
+    files = {path.stem: _read(path) for path in sorted(KNOWN.glob("*.txt"))}
+    methods = {option for name, options in files.items() if name not in names for option in options}
+    options = {name: files.get(name, ["--help"]) for name in names}
+    return dict(sorted((options | {"pretrain": sorted(methods)}).items()))
 
 
 def _read(path: Path) -> list[str]:
