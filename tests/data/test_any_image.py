@@ -201,11 +201,12 @@ def test_models_take_images_as_they_were_trained_on_others(tmp_path):
         load,
         lambda source, **options: load_all_images(source, image_size=16, **options),
     ):
-        with pytest.raises(ValueError, match=r"have 1 channels, and the model takes 13.*--data"):
-            load_as(gray, pixels=pixels)
         with pytest.raises(
-            ValueError, match=r"have 13 channels, and the model takes 3.*--channels 13"
+            ValueError,
+            match=r"takes images of 13 channels, and these have 1: give others with --data",
         ):
+            load_as(gray, pixels=pixels)
+        with pytest.raises(ValueError, match=r"of 3 channels, and these have 13.*--channels 13"):
             load_as(brighter, pixels=RGB)
     with pytest.raises(ValueError, match=r"3 channels, and the model was trained on images of 13"):
         load("builtin", pixels=pixels)

@@ -10,6 +10,7 @@ from amcl.data.decode import UnreadableImage, read_header, read_planes
 from amcl.data.decoding.conversion import check_channels
 from amcl.data.decoding.planes import Header, Planes, Values
 from amcl.data.decoding.values import check_finite, count_values, depth_in_use
+from amcl.data.images import counted
 from amcl.data.options import Channels
 from amcl.data.pixel_format import DTYPES, RGB, PixelFormat, PixelType, ValueRange
 from amcl.data.records import Records
@@ -118,8 +119,9 @@ def check_follow(headers: Sequence[Header], pixels: PixelFormat) -> None:
     if not _following(headers, pixels.channels):
         own = " or ".join(str(n) for n in sorted({header.channels for header in headers}))
         raise ValueError(
-            f"the images have {own} channels, and the model takes {pixels.channels}: give other "
-            f"images with --data, or train a model on these with --channels {headers[0].channels}."
+            f"the model takes images of {counted(pixels.channels, 'channel')}, and these have "
+            f"{own}: give others with --data, or train a model on these with --channels "
+            f"{headers[0].channels}."
         )
 
 
@@ -212,8 +214,7 @@ def _notes(
     ]
     if pixels == RGB:
         return notes
-    channels = f"{pixels.channels} channel{'s' * (pixels.channels > 1)}"
-    line = f"images of {channels}, {_BITS[pixels.type]}"
+    line = f"images of {counted(pixels.channels, 'channel')}, {_BITS[pixels.type]}"
     if reason:
         low, high = pixels.value_range
         line += f": values from {low:,g} to {high:,g} count as 0 to 1 ({reason})"
