@@ -100,6 +100,16 @@ class RunFolder(TrainingFolder):
         trained = (metadata or {})["epoch"]
         return bool(trained >= epochs if newest is None else trained == epochs)
 
+    def read_trained(self) -> dict[str, Any]:
+        """Return what a checkpoint, or else the trained backbone, says of the images of the run."""
+        trained = super().read_trained()
+        if trained or not self.backbone.is_file():
+            return trained
+        try:
+            return read_safetensors(self.backbone)[1] or {}
+        except ValueError:  # said where the run is resumed or loaded
+            return {}
+
     def has_result(self) -> bool:
         """Return whether the trained backbone is there."""
         return self.backbone.exists()

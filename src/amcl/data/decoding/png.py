@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import replace
+from io import SEEK_END
 from typing import BinaryIO
 
 from PIL import Image
@@ -42,11 +43,10 @@ def planes(file: BinaryIO) -> Planes:
     channels = facts.channels + facts.alpha
     check_size(facts.height, facts.width, 2 * channels)
     orientation = _orientation(file)
-    file.seek(0)
-    content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
+    if file.seek(0, SEEK_END) > MAX_BYTES:
         raise ValueError(f"a file of more than {MAX_BYTES // 2**20:,} MiB")
-    values = png_decode(content)
+    file.seek(0)
+    values = png_decode(file.read())
     if values.shape != (facts.height, facts.width, channels):
         raise ValueError("a PNG of 16 bits that has a transparent color: convert it")
     return planes_of(values, facts, orientation)

@@ -1,7 +1,9 @@
 """TIFF files with many bands, or with more than 8 bits of color, by tifffile."""
 
+import math
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, BinaryIO
+from io import SEEK_END
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,16 +11,17 @@ from numpy.typing import NDArray
 from amcl.data.decoding import picture_planes
 from amcl.data.decoding.limits import MAX_BYTES, check_size
 from amcl.data.decoding.planes import Header, Planes, planes_of
-from amcl.data.decoding.tiff_tags import UNSIGNED, TiffTags, read_tags
+from amcl.data.decoding.tiff_tags import FLOAT, SIGNED, UNSIGNED, TiffTags, read_tags
 from amcl.data.pixel_format import PixelType
 from amcl.extras import needed
 
-if TYPE_CHECKING:
-    pass
-
 EXTRA = "tiff"
 _PICTURES = (1, 3)  # channels of gray and RGB
-_FORMATS = (1, 2, 3)  # unsigned, signed, float
+_FORMATS = (UNSIGNED, SIGNED, FLOAT)
+_BITS = (8, 10, 12, 14, 16, 32, 64)
+# None, LZW, deflate, PackBits, LZMA, Zstandard. Others are images in the image, whose own size says
+# how much memory they take.
+_COMPRESSIONS = (1, 5, 8, 32946, 32773, 34925, 34926, 50000)
 
 
 def is_installed() -> bool:
@@ -28,9 +31,8 @@ def is_installed() -> bool:
 
 def is_multiband(file: BinaryIO) -> bool:
     """Return whether Pillow does not read a TIFF at all, because it has too many samples."""
-    tags = read_tags(file)
-    file.seek(0)
-    return tags.samples > 4
+    tags = _tags(file)
+    return tags is not None and tags.samples > 4
 
 
 def header(file: BinaryIO, channels: int | None) -> Header:
@@ -40,9 +42,8 @@ def header(file: BinaryIO, channels: int | None) -> Header:
         file: The TIFF.
         channels: Number of channels that the set has; None if that is open.
     """
-    tags = read_tags(file, 1 if channels is None else channels + 1)
-    file.seek(0)
-    if _is_for_pillow(tags, channels):
+    tags = _tags(file, 1 if channels is None else channels + 1)
+    if tags is None or _is_for_pillow(tags, channels):
         return picture_planes.header(file)
     facts = _header(tags, channels)
     if is_installed() or tags.samples > 4:
@@ -57,16 +58,28 @@ def planes(file: BinaryIO, channels: int | None) -> Planes:
         file: The TIFF.
         channels: Number of channels that the set has; None if that is open.
     """
-    tags = read_tags(file, 1 if channels is None else channels + 1)
-    file.seek(0)
-    if _is_for_pillow(tags, channels):
+    tags = _tags(file, 1 if channels is None else channels + 1)
+    if tags is None or _is_for_pillow(tags, channels):
         return picture_planes.planes(file)
     if not is_installed():
         raise ValueError(needed("TIFF of this kind", "tifffile with imagecodecs", EXTRA))
+    if tags.compression not in _COMPRESSIONS:
+        raise ValueError(f"a TIFF with compression {tags.compression}: use deflate, LZW or none")
     facts = _header(tags, channels)
-    check_size(tags.height, tags.width, facts.channels * max(1, tags.bits // 8))
+    bands = facts.channels + facts.alpha
+    check_size(tags.height, tags.width, bands * math.ceil((tags.bits or 16) / 8))
     pages = 1 if tags.samples > 1 else facts.channels
     return planes_of(_read(file, tags, pages), facts, tags.orientation)
+
+
+def _tags(file: BinaryIO, most_pages: int = 1) -> TiffTags | None:
+    """Return the tags; None if they are damaged, which Pillow has words for."""
+    try:
+        return read_tags(file, most_pages)
+    except Exception:  # on broken files Pillow raises nearly any of Python's exceptions
+        return None
+    finally:
+        file.seek(0)
 
 
 def _is_for_pillow(tags: TiffTags, channels: int | None) -> bool:
@@ -90,13 +103,15 @@ def _header(tags: TiffTags, channels: int | None) -> Header:
         channels=bands,
         alpha=alpha,
         type=_type(tags),
-        depth=tags.bits if tags.bits < 16 else None,
+        depth=tags.bits if tags.bits in (10, 12, 14) else None,
         is_picture=bands in _PICTURES,
     )
 
 
 def _type(tags: TiffTags) -> PixelType:
-    if tags.format not in _FORMATS or tags.bits not in (8, 10, 12, 14, 16, 32, 64):
+    if tags.bits is None or tags.format is None:
+        raise ValueError("a TIFF whose channels have values of different types: convert it")
+    if tags.format not in _FORMATS or tags.bits not in _BITS:
         raise ValueError(f"a TIFF with {tags.bits} bits of format {tags.format}: convert it")
     if tags.format != UNSIGNED or tags.bits > 16:
         return "float32"
@@ -107,7 +122,7 @@ def _read(file: BinaryIO, tags: TiffTags, pages: int) -> NDArray[Any]:
     """Return all values (H, W, C)."""
     import tifffile
 
-    size = file.seek(0, 2)
+    size = file.seek(0, SEEK_END)
     file.seek(0)
     with tifffile.TiffFile(file) as tiff:
         values = [_page(tiff.pages[number], tags, size) for number in range(pages)]

@@ -13,7 +13,7 @@ UNSIGNED, SIGNED, FLOAT = 1, 2, 3  # formats of samples
 _MIN_IS_WHITE, _MIN_IS_BLACK, _PALETTE = 0, 1, 3
 _UNSPECIFIED, _STRAIGHT_ALPHA = 0, 2  # kinds of extra samples
 
-_WIDTH, _HEIGHT, _BITS, _PHOTOMETRIC = 256, 257, 258, 262
+_WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _ORIENTATION, _SAMPLES, _EXTRA, _FORMAT = 274, 277, 338, 339
 _MAX_SAMPLE, _MAX_SAMPLES = 281, 341
 
@@ -25,8 +25,9 @@ class TiffTags:
     Args:
         height: Height in pixels as stored.
         width: Width in pixels as stored.
-        bits: Bits of a sample.
-        format: Format of a sample: unsigned, signed or float.
+        bits: Bits of a sample; None if samples differ.
+        format: Format of a sample: unsigned, signed or float; None if samples differ.
+        compression: Compression of the pixels.
         samples: Number of samples of a pixel.
         photometric: Meaning of the samples; None if it is not stated.
         extra: Meanings of samples beyond those of the color.
@@ -36,8 +37,9 @@ class TiffTags:
 
     height: int
     width: int
-    bits: int
-    format: int
+    bits: int | None
+    format: int | None
+    compression: int
     samples: int
     photometric: int | None
     extra: tuple[int, ...]
@@ -82,13 +84,12 @@ def read_tags(file: BinaryIO, most_pages: int = 1) -> TiffTags:
     directory.load(file)
     bits = {int(bits) for bits in directory.get(_BITS, (1,))}
     formats = {int(kind) for kind in directory.get(_FORMAT, (UNSIGNED,))}
-    if len(bits) != 1 or len(formats) != 1:
-        raise ValueError("a TIFF whose channels have values of different types")
     return TiffTags(
         height=int(directory[_HEIGHT]),
         width=int(directory[_WIDTH]),
-        bits=bits.pop(),
-        format=formats.pop(),
+        bits=bits.pop() if len(bits) == 1 else None,
+        format=formats.pop() if len(formats) == 1 else None,
+        compression=int(directory.get(_COMPRESSION, 1)),
         samples=int(directory.get(_SAMPLES, 1)),
         photometric=directory.get(_PHOTOMETRIC),
         extra=tuple(int(kind) for kind in directory.get(_EXTRA, ())),
