@@ -116,7 +116,12 @@ def is_hidden(name: str) -> bool:
 
 
 def is_image_name(name: str) -> bool:
-    """Return whether a file is a picture by its extension."""
+    """Return whether a file is an image or an array by its extension."""
+    return os.path.splitext(name)[1].lower() in EXTENSIONS
+
+
+def is_picture_name(name: str) -> bool:
+    """Return whether a file is an image and no array by its extension."""
     return os.path.splitext(name)[1].lower() in PICTURE_EXTENSIONS
 
 
@@ -210,7 +215,7 @@ def _search(root: str, exclude: Collection[Path], *, only_first: bool = False) -
         visited.add(this)
         subfolders[:] = sorted(name for name in subfolders if not is_hidden(name))
         named_like_images += [
-            os.path.join(folder, name) for name in subfolders if is_image_name(name)
+            os.path.join(folder, name) for name in subfolders if is_picture_name(name)
         ]
         for name in names:
             if not is_hidden(name):

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from amcl.data.folder import label_by_folder
-from amcl.data.listing import Listing, has_images, is_hidden, is_image_name
+from amcl.data.listing import Listing, has_images, is_hidden, is_picture_name
 from amcl.data.options import Labels
 from amcl.data.patterns import matching_files
 from amcl.data.records import Record
@@ -290,7 +290,7 @@ def packed_files(folder: Path, endings: tuple[str, ...]) -> list[Path]:
                 continue
             if entry.name.endswith(endings) and entry.is_file():
                 files.append(Path(entry.path))
-            elif is_image_name(entry.name):
+            elif is_picture_name(entry.name):
                 return []
             elif number == 0 and entry.is_dir():
                 folders.append(entry.path)

@@ -8,6 +8,7 @@ import torch
 from PIL import Image, features
 
 from amcl.data import Images, stream
+from amcl.data.display import Display
 from amcl.progress import Progress
 from amcl.report.blocks import check_pixels
 
@@ -43,6 +44,8 @@ def thumbnail_uris(
 ) -> list[str]:
     """Return thumbnails as `data:` addresses.
 
+    Images that are not 8-bit RGB are shown as `Display` chooses it for the first of them.
+
     Args:
         images: Images in memory, or files, best on a canvas of `SIDE` pixels.
         indices: Indices of the images, the most important first.
@@ -55,11 +58,15 @@ def thumbnail_uris(
     uris: dict[int, str] = {}
     steps = torch.tensor(indices, dtype=torch.long).split(_CHUNK)
     batches = stream(images, steps, workers=workers, replace=False)
+    display: Display | None = None
     with Progress("thumbnails", len(indices)) as progress:
         for step, batch in zip(steps, batches, strict=True):
+            if display is None and len(batch.pixels):
+                display = Display.of(batch.pixels)
+            shown = batch.pixels if display is None else display(batch.pixels)
             shapes = [None] * len(batch.pixels) if batch.shapes is None else batch.shapes.tolist()
             for index, pixels, shape in zip(
-                batch.select(step).tolist(), batch.pixels, shapes, strict=True
+                batch.select(step).tolist(), shown, shapes, strict=True
             ):
                 uri = _encoded(thumbnail(pixels, shape))
                 budget -= len(uri)
