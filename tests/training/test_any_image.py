@@ -1,6 +1,7 @@
 """Runs on images that are not 8-bit RGB, and the form of the images that a run keeps."""
 
 import inspect
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -119,7 +120,8 @@ def test_a_run_of_an_earlier_version_on_16_bits_stays_8_bit_rgb(tmp_path, monkey
     config = replace(config, run=replace(config.run, epochs=1))
     with monkeypatch.context() as patch:
         patch.setattr(
-            "amcl.training.pretrain.load_data",
+            sys.modules["amcl.training.pretrain"],
+            "load_data",
             lambda config, _=None: load_data(config, Trained(RGB, ((0.5,) * 3, (0.25,) * 3))),
         )
         pretrain(config, tmp_path / "run")
@@ -134,7 +136,7 @@ def test_a_run_of_an_earlier_version_on_16_bits_stays_8_bit_rgb(tmp_path, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize(("make", "channels"), [(bands, 13), (gray, 1)])
 def test_commands_on_any_image(tmp_path, monkeypatch, capsys, make, channels):
-    """Pre-training, evaluation, fine-tuning, prediction, features and curation, one after another."""
+    """Pre-training, evaluation, prediction, features, curation and export, one after another."""
     monkeypatch.chdir(tmp_path)
     for number in range(3):
         make(tmp_path / "set" / f"class{number}", count=16, side=40)
