@@ -54,6 +54,18 @@ def test_bands_of_a_tiff_keep_their_values(tmp_path, layout, compression, dtype)
     assert (pixels_of(tmp_path / "a.tif", 13, **kind) == values).all()
 
 
+@pytest.mark.parametrize("options", [{"bigtiff": True}, {"byteorder": ">"}, {"tile": (16, 16)}])
+def test_other_layouts_of_tiff(tmp_path, options):
+    values = random_values(40, 40, 6, bits=16)
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, values, photometric="minisblack", planarconfig="contig", **options)
+    assert (pixels_of(path, 6, **U16) == values).all()
+    rgb = tmp_path / "rgb.tif"
+    tifffile.imwrite(rgb, random_values(40, 40, 3), photometric="rgb", **options)
+    expected = np.asarray(Image.open(rgb))
+    assert (pixels_of(rgb, 3, **U8) == expected).all()
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("kind", ["tif", "png", "gray.png"])
 def test_deep_images_are_turned_upright(tmp_path, kind, orientation):
@@ -383,6 +395,9 @@ def test_hostile_files_are_unreadable_images(tmp_path, monkeypatch, capfd, caplo
         with pytest.raises(UnreadableImage, match=reason) as caught:
             decode(FileRecord(str(path)), 8, pixels)
         assert str(tmp_path) not in caught.value.reason
+        assert len(caught.value.reason) <= 300
+        assert (capfd.readouterr(), caplog.records) == (("", ""), [])
+        assert caught.value.reason.isprintable()
     assert not (tmp_path / "executed").exists()
 
 

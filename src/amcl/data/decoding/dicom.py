@@ -1,6 +1,5 @@
 """DICOM files, by pydicom."""
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -57,9 +56,7 @@ def _opened(file: BinaryIO, **options: Any) -> Iterator[Any]:
     if _DEFLATED in file.read(2**12):
         raise ValueError("a DICOM file that is deflated as a whole: convert it")
     file.seek(0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of values that are not as the standard has them
-        yield dcmread(file, **options)
+    yield dcmread(file, **options)
 
 
 def _header(dataset: Any) -> Header:

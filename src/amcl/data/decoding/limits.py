@@ -1,5 +1,7 @@
 """What no image may exceed, and the error for one that cannot be read."""
 
+import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
@@ -12,6 +14,8 @@ from amcl.printable import printable
 MAX_MEGAPIXELS = 160  # medium-format cameras have 150
 MAX_SIDE = 65_535  # that of a JPEG
 MAX_BYTES = 2**30  # of all values as they are stored
+_TALKATIVE = ("PIL.TiffImagePlugin", "pydicom", "tifffile")  # loggers
+_LONGEST = 300  # characters of a reason, which may quote the file
 TOO_LARGE = f"above the limit of {MAX_MEGAPIXELS} megapixels: scale it down or cut it up"
 
 
@@ -68,12 +72,28 @@ def opened(record: Record, recognized: str) -> Iterator[BinaryIO]:
         recognized: The formats that are recognized, in words.
     """
     try:
-        with record.open() as file:
+        with _quiet(), record.open() as file:
             yield file
     except UnreadableImage:
         raise
     except Exception as error:  # on broken files readers raise nearly any of Python's exceptions
         raise UnreadableImage(record.name, _reason(error, recognized)) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep readers from warning of damaged files: what is wrong with an image is its reason."""
+    loggers = [logging.getLogger(name) for name in _TALKATIVE]
+    disabled = [logger.disabled for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for logger in loggers:
+                logger.disabled = True
+            yield
+        finally:
+            for logger, was_disabled in zip(loggers, disabled, strict=True):
+                logger.disabled = was_disabled
 
 
 def _reason(error: Exception, recognized: str) -> str:
@@ -83,4 +103,4 @@ def _reason(error: Exception, recognized: str) -> str:
         return f"more pixels than Pillow reads, {TOO_LARGE}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
-    return str(error) or type(error).__name__
+    return " ".join(str(error).split())[:_LONGEST] or type(error).__name__

@@ -1,7 +1,6 @@
 """Pictures that Pillow reads, as 8-bit RGB."""
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -145,11 +144,8 @@ def is_heif(first: bytes) -> bool:
 @contextmanager
 def open_picture(file: BinaryIO, formats: tuple[str, ...] = FORMATS) -> Iterator[Image.Image]:
     """Open a picture by its content."""
-    # Pillow warns of odd metadata and of very large images that it still reads.
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(file, formats=formats) as image:
-            yield image
+    with Image.open(file, formats=formats) as image:
+        yield image
 
 
 def _rgb_converter(image: Image.Image) -> Callable[[Image.Image], Image.Image]:

@@ -141,8 +141,10 @@ def _page(page: Any, tags: TiffTags, size: int) -> NDArray[Any]:
         raise ValueError("a TIFF whose tags contradict each other, or that holds no flat image")
     if int(np.prod(page.chunks, dtype=object)) * page.dtype.itemsize > MAX_BYTES:
         raise ValueError("a TIFF with tiles that are too large")
-    ends = zip(page.dataoffsets, page.databytecounts, strict=True)
-    if any(start + count > size for start, count in ends):
+    ends = zip(page.dataoffsets, page.databytecounts, strict=False)
+    if len(page.dataoffsets) != len(page.databytecounts) or any(
+        start + count > size for start, count in ends
+    ):
         raise ValueError("a TIFF that is truncated")
     values: NDArray[Any] = page.asarray(maxworkers=1)  # threads do not survive a fork
     if page.axes == "SYX":

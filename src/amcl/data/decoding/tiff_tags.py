@@ -8,7 +8,8 @@ from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from amcl.data.decoding.values import DEPTHS
 
-SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_BIG = b"II+\0"  # of BigTIFF; with the most significant byte first, Pillow cannot read its tags
+SIGNATURES = (b"II*\0", b"MM\0*", _BIG)
 UNSIGNED, SIGNED, FLOAT = 1, 2, 3  # formats of samples
 _MIN_IS_WHITE, _MIN_IS_BLACK, _PALETTE = 0, 1, 3
 _UNSPECIFIED, _STRAIGHT_ALPHA = 0, 2  # kinds of extra samples
@@ -76,12 +77,9 @@ def read_tags(file: BinaryIO, most_pages: int = 1) -> TiffTags:
         file: The TIFF.
         most_pages: Number of pages up to which pages are counted.
     """
-    directory = ImageFileDirectory_v2(file.read(8))
-    if directory._bigtiff:
-        file.seek(0)
-        directory = ImageFileDirectory_v2(file.read(16))
-    file.seek(directory.next)
-    directory.load(file)
+    first = file.read(16)
+    directory = ImageFileDirectory_v2(first if first.startswith(_BIG) else first[:8])
+    _load(file, directory)
     bits = {int(bits) for bits in directory.get(_BITS, (1,))}
     formats = {int(kind) for kind in directory.get(_FORMAT, (UNSIGNED,))}
     return TiffTags(
@@ -101,10 +99,15 @@ def read_tags(file: BinaryIO, most_pages: int = 1) -> TiffTags:
 def _count_pages(file: BinaryIO, directory: ImageFileDirectory_v2, most: int) -> int:
     pages = 1
     while directory.next and pages < most:
-        file.seek(directory.next)
-        directory.load(file)
+        _load(file, directory)
         pages += 1
     return pages
+
+
+def _load(file: BinaryIO, directory: ImageFileDirectory_v2) -> None:
+    """Read the tags of the next page."""
+    file.seek(directory.next)
+    directory.load(file)
 
 
 def stated_depth(tags: Mapping[int, Any]) -> tuple[int | None, int | None]:
