@@ -13,6 +13,8 @@ from amcl.data import MemoryImages, decode, load_all_images, load_dataset
 from amcl.data.decoding import tiff
 from amcl.data.listing import list_images
 from amcl.data.pixel_format import RGB, PixelFormat
+from amcl.data.shards.check import Check
+from amcl.data.shards.pack import pack
 from amcl.data.statistics import measure
 from amcl.data.stream import stream
 from image_files import netpbm, png, random_values
@@ -158,6 +160,19 @@ def test_fractions_keep_theirs(tmp_path):
     assert "values from -40 to 60 count as 0 to 1 (--value-range)" in data.describe()
 
 
+def test_pages_are_bands_where_that_is_said(tmp_path):
+    (tmp_path / "set").mkdir()
+    values = random_values(7, 20, 20, bits=16)
+    tifffile.imwrite(tmp_path / "set/a.tif", values, photometric="minisblack")
+    data = load(str(tmp_path / "set"))
+    assert (data.train[torch.tensor([0])][0].numpy() == values[0]).all()
+    said = "there are TIFFs of up to 7 pages, and the first is read: --channels 7 takes gray pages"
+    assert said in data.describe()
+    data = load(str(tmp_path / "set"), channels=7)
+    assert (data.train[torch.tensor([0])][0].numpy() == values).all()
+    assert "pages" not in data.describe()
+
+
 def test_images_that_cannot_follow_are_left_out_and_named(tmp_path):
     source = bands(tmp_path / "set", 6)
     pictures(tmp_path / "set", (3, 8), (1, 8))
@@ -250,6 +265,30 @@ def test_shards_of_any_images(tmp_path, kind):
     assert (len(data.train), data.channels, data.train.dtype) == (6, 5, torch.uint16)
     last = data.train[torch.tensor([5])][0].permute(1, 2, 0).numpy()
     assert (last == values).all()
+
+
+@pytest.mark.parametrize("kind", ["npy", "tif"])
+def test_packed_sets_of_any_images(tmp_path, kind):
+    for seed in range(6):
+        folder = tmp_path / "set" / str(seed % 2)
+        folder.mkdir(parents=True, exist_ok=True)
+        values = random_values(16, 16, 5, bits=16, seed=seed)
+        if kind == "tif":
+            settings = {"photometric": "minisblack", "planarconfig": "contig"}
+            tifffile.imwrite(folder / f"{seed}.tif", values, **settings)
+        else:
+            np.save(folder / f"{seed}.npy", values)
+    pack(str(tmp_path / "set"), tmp_path / "shards", shard_size="10")
+    assert not list(Check(str(tmp_path / "shards"), workers=0).faults())
+    sets = [load(str(tmp_path / name)) for name in ("set", "shards")]
+    assert sets[0].pixels == sets[1].pixels
+    every = torch.arange(6)
+    assert (sets[0].train[every].numpy() == sets[1].train[every].numpy()).all()
+    broken = random_values(16, 16, 3)
+    np.save(tmp_path / "set/0/broken.npy", broken)
+    (tmp_path / "set/0/broken.npy").rename(tmp_path / f"set/0/broken.{kind}")
+    faults = list(Check(str(tmp_path / "set"), workers=0).faults())
+    assert [fault.reason for fault in faults] == ["3 channels, where 5 are expected (--channels)"]
 
 
 def test_arrays_beside_pictures_are_no_images(tmp_path):

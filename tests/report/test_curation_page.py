@@ -1,6 +1,8 @@
 """The page of a curation: what it shows, what is inside the file, and how it is used."""
 
+import base64
 import html
+import io
 import json
 import re
 import shutil
@@ -207,6 +209,16 @@ def test_thumbnails_have_the_proportions_of_the_image():
     uris = thumbnail_uris(images, [2, 0], 10_000)
     assert len(set(uris)) == 2
     assert thumbnail_uris(images, [2, 0], len(uris[0])) == [uris[0], ""]
+
+
+@pytest.mark.parametrize("channels", [1, 13])
+def test_images_of_any_channels_have_thumbnails(channels):
+    dark = torch.arange(64).view(1, 1, 8, 8).expand(2, channels, 8, 8)  # of 65,535
+    uris = thumbnail_uris(MemoryImages(dark.to(torch.uint16)), [0, 1], 10_000)
+    content = base64.b64decode(uris[0].partition(",")[2])
+    picture = Image.open(io.BytesIO(content)).convert("L")
+    assert picture.size == (8, 8)
+    assert picture.getextrema()[1] > 200  # stretched, so that something is seen
 
 
 def test_a_page_of_one_image_and_of_no_copies(tmp_path):

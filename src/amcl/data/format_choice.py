@@ -212,6 +212,12 @@ def _notes(
         f"color of more than 8 bits is narrowed to 8: pip install '.[{extra}]' keeps it"
         for extra in extras
     ]
+    pages = max(header.pages for header in fitting)
+    if pages not in _PICTURES and pages != pixels.channels:
+        notes.append(
+            f"there are TIFFs of up to {pages} pages, and the first is read: --channels {pages} "
+            "takes gray pages as bands"
+        )
     if pixels == RGB:
         return notes
     line = f"images of {counted(pixels.channels, 'channel')}, {_BITS[pixels.type]}"

@@ -28,6 +28,7 @@ class Header:
         maximum: Largest value that the file says is possible, which need not be true.
         is_picture: True for gray and RGB, of which it is known how they become each other; False
             for bands of an array.
+        pages: Number of gray pages of a TIFF, of which the first is read, counted up to a limit.
         lacks: Name of the extra without which values are narrowed to 8 bits; "" if none is needed.
     """
 
@@ -39,6 +40,7 @@ class Header:
     depth: int | None = None
     maximum: int | None = None
     is_picture: bool = True
+    pages: int = 1
     lacks: str = ""
 
 

@@ -1,6 +1,7 @@
 """TIFF files with many bands, or with more than 8 bits of color, by tifffile."""
 
 import math
+from dataclasses import replace
 from importlib.util import find_spec
 from io import SEEK_END
 from typing import Any, BinaryIO
@@ -16,6 +17,7 @@ from amcl.data.pixel_format import PixelType
 from amcl.extras import needed
 
 EXTRA = "tiff"
+_MOST_PAGES = 256  # that are counted
 _PICTURES = (1, 3)  # channels of gray and RGB
 _FORMATS = (UNSIGNED, SIGNED, FLOAT)
 _BITS = (8, 10, 12, 14, 16, 32, 64)
@@ -42,9 +44,10 @@ def header(file: BinaryIO, channels: int | None) -> Header:
         file: The TIFF.
         channels: Number of channels that the set has; None if that is open.
     """
-    tags = _tags(file, 1 if channels is None else channels + 1)
+    tags = _tags(file, _MOST_PAGES if channels is None else channels + 1)
     if tags is None or _is_for_pillow(tags, channels):
-        return picture_planes.header(file)
+        facts = picture_planes.header(file)
+        return facts if tags is None or tags.samples > 1 else replace(facts, pages=tags.pages)
     facts = _header(tags, channels)
     if is_installed() or tags.samples > 4:
         return facts
