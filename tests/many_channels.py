@@ -65,7 +65,12 @@ def in_place_of_files(data: DataSet) -> Iterator[None]:
             patch.setattr(import_module(f"amcl.{module}"), "load_data", lambda *args: data)
         build = import_module("amcl.evaluation.build")
         patch.setattr(build, "load_dataset", lambda *args, **more: data)
-        for module in ("evaluation.embed", "evaluation.predict", "curation.curate"):
+        for module in (
+            "evaluation.embed",
+            "evaluation.predict",
+            "curation.curate",
+            "report.curation.page",
+        ):
             reads = import_module(f"amcl.{module}")
             patch.setattr(reads, "load_all_images", lambda *args, **more: everything)
         yield

@@ -8,6 +8,7 @@ import torch
 from PIL import Image, features
 
 from amcl.data import Images, stream
+from amcl.data.display import Display
 from amcl.progress import Progress
 from amcl.report.blocks import check_pixels
 
@@ -39,7 +40,11 @@ def thumbnail(pixels: torch.Tensor, shape: tuple[int, int] | None = None) -> Ima
 
 
 def thumbnail_uris(
-    images: Images, indices: Sequence[int], budget: int, workers: int = 0
+    images: Images,
+    indices: Sequence[int],
+    budget: int,
+    workers: int = 0,
+    bands: Sequence[int] | None = None,
 ) -> list[str]:
     """Return thumbnails as `data:` addresses.
 
@@ -48,18 +53,24 @@ def thumbnail_uris(
         indices: Indices of the images, the most important first.
         budget: Characters that all addresses may have together: the images beyond it have none.
         workers: Processes that decode files.
+        bands: Channels to show, of images that are not RGB; see `Display.of`, which is made of the
+            first images, so that all are stretched alike.
 
     Returns:
         The address of each image; "" for one that cannot be read or is beyond the budget.
     """
     uris: dict[int, str] = {}
+    display: Display | None = None
     steps = torch.tensor(indices, dtype=torch.long).split(_CHUNK)
     batches = stream(images, steps, workers=workers, replace=False)
     with Progress("thumbnails", len(indices)) as progress:
         for step, batch in zip(steps, batches, strict=True):
             shapes = [None] * len(batch.pixels) if batch.shapes is None else batch.shapes.tolist()
+            if display is None and len(batch.pixels):
+                display = Display.of(batch.pixels, bands)
+            shown = batch.pixels if display is None else display(batch.pixels)
             for index, pixels, shape in zip(
-                batch.select(step).tolist(), batch.pixels, shapes, strict=True
+                batch.select(step).tolist(), shown, shapes, strict=True
             ):
                 uri = _encoded(thumbnail(pixels, shape))
                 budget -= len(uri)
