@@ -66,7 +66,7 @@ def suited(
         if unused and letter not in suitable.operations:
             raise ValueError(
                 f"{' and '.join(map(_option, unused))} {'belong' if unused[1:] else 'belongs'} to "
-                f"{LETTERS[letter]} (the letter {letter} in --views), and the images have "
+                f"{_name(letter)} (the letter {letter} in --views), and the images have "
                 f"{_count(channels)}, for which --views is {suitable.operations or 'empty'}: leave "
                 "that out, or set --views."
             )
@@ -81,7 +81,7 @@ def check_channels(settings: ViewSettings, channels: int) -> None:
         channels: Number of channels.
     """
     if wrong := [letter for letter in settings.operations if not _applies(letter, channels)]:
-        names = " and ".join(f"{letter} ({LETTERS[letter]})" for letter in wrong)
+        names = " and ".join(f"{letter} ({_name(letter)})" for letter in wrong)
         raise ValueError(
             f"the views {settings.operations} have {names}, not for images of {_count(channels)}: "
             f"leave that out, or use {_operations(settings, channels)}, which suits them (--views)."
@@ -124,12 +124,11 @@ def _operations(settings: ViewSettings, channels: int) -> str:
 def _notes(before: ViewSettings, after: ViewSettings, channels: int) -> list[str]:
     notes = []
     if before.operations != after.operations:
-        names = (
-            " and ".join(LETTERS[x] for x in sorted(set(a.operations) - set(b.operations)))
+        left_out, added = (
+            " and ".join(_name(x) for x in sorted(set(a.operations) - set(b.operations)))
             for a, b in ((before, after), (after, before))
         )
-        left_out, added = names
-        instead = f", without {left_out}" if left_out else ""
+        instead = f" in the place of {left_out}" if left_out else ""
         notes.append(
             f"the images have {_count(channels)}: views are {after.operations} instead of "
             f"{before.operations}, with {added}{instead} (--views sets them)"
@@ -140,6 +139,10 @@ def _notes(before: ViewSettings, after: ViewSettings, channels: int) -> list[str
             "saturation and hue (--jitter sets it)"
         )
     return notes
+
+
+def _name(letter: str) -> str:
+    return LETTERS[letter].partition(" (")[0]
 
 
 def _option(name: str) -> str:
