@@ -297,7 +297,7 @@ def test_a_job_has_time_for_its_steps_and_one_device():
         run=replace(config.run, epochs=1, init="elsewhere"),
         hardware=replace(config.hardware, devices=4, nodes=2),
     )
-    job = measure._Job.of(config, steps=5, images=3, image_size=None)
+    job = measure._Job.of(config, steps=5, images=3, image_size=None, channels=3)
     assert (job.config.hardware.devices, job.config.hardware.nodes) == (1, 1)
     assert (job.config.run.epochs, job.config.run.init) == (7, None)
     assert (job.images, job.image_size) == (8, 32)

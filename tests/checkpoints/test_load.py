@@ -346,7 +346,8 @@ def test_what_lies_there_comes_before_timms_names(run, monkeypatch):
     ("options", "message"),
     [
         ({"mean": (0.5, 0.5, 0.5)}, "mean and std go together"),
-        ({"mean": (0.5,), "std": (0.5,)}, "mean must be three numbers"),
+        ({"mean": (0.5,), "std": (0.5, 0.5)}, "mean has 1 numbers and std has 2"),
+        ({"mean": (), "std": ()}, "mean must be a number for each channel"),
         ({"mean": (0.5,) * 3, "std": (0.5, 0, 0.5)}, "std must be a finite number above 0"),
         ({"backbone": "resnet50"}, r"^resnet10t .*\bbackbone\b"),
         ({"image_size": 0}, "image_size must be a whole number"),

@@ -270,3 +270,12 @@ def test_a_file_comes_before_a_name(tmp_path, monkeypatch):
 def test_a_name_without_weights_is_no_start():
     with pytest.raises(ValueError, match=r"without weights: timm:resnet10t takes those of timm"):
         open_start("resnet10t")
+
+
+def test_published_weights_take_the_channels_of_the_means(repository):
+    model = open_model(f"local-dir:{repository}", mean=(0.1,) * 13, std=(0.2,) * 13)
+    assert model.backbone.channels == 13
+    assert (
+        "the first layer takes 13 channels instead of 3: the three in turn, scaled" in model.notes
+    )
+    assert model.backbone(torch.zeros(1, 13, 160, 160)).shape == (1, 64)

@@ -108,8 +108,9 @@ def test_a_run_is_taken_with_its_settings(capsys, tmp_path):
 def test_measured_steps_are_shown_and_written(capsys, tmp_path, monkeypatch):
     asked = []
 
-    def measured(configs, steps, image_size):
+    def measured(configs, steps, image_size, channels):
         asked.append(([config.method.heads for config in configs], steps, image_size))
+        assert channels == 3
         return [
             StepCost(device="cpu", batch_size=8, seconds=(second,) * steps, peak_memory=2**20)
             for second in (0.5, 0.75)

@@ -71,6 +71,7 @@ CHOICES = {
     "probe": "test",
     "wandb": "project",
     "accelerator": "cpu",
+    "strategy": "fsdp",
     "precision": "bf16",
     "operations": "abe",
     "overlap": 0.5,

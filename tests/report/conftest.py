@@ -62,10 +62,10 @@ def _counted_once():
     """What a configuration costs takes a second to count, and is the same in all tests."""
     known = {}
 
-    def counted(config, size):
-        key = (config.method, config.backbone, config.run.batch_size, size)
+    def counted(config, size, channels):
+        key = (config.method, config.backbone, config.run.batch_size, size, channels)
         if key not in known:
-            known[key] = cost_of(config, size)
+            known[key] = cost_of(config, size, channels)
         return known[key]
 
     with pytest.MonkeyPatch.context() as patch:

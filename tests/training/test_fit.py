@@ -18,6 +18,7 @@ from amcl.errors import RunError
 from amcl.sweep.single_run import train_or_resume
 from amcl.training import pretrain
 from amcl.training.fit import at_length, fitted, suitable_batch
+from amcl.views.channels import FITTED
 from tiny_runs import interrupt_at, picture_folder
 
 TINY = ["--backbone", "resnet10t", "--width", "0.125", "--image-size", "16", "--workers", "0"]
@@ -84,11 +85,13 @@ def test_nnclr_keeps_the_projections_of_one_view_and_takes_negatives_from_the_ba
 @pytest.mark.parametrize(
     ("args", "fit"),
     [
-        (["--data", "some"], ("batch_size",)),
-        (["--method", "moco"], ("batch_size", "queue")),
-        (["--method", "moco", "--queue", "512"], ("batch_size",)),
-        (["--method", "moco", "--batch_size=64"], ("queue",)),
-        (["--recipe", "cifar10-simclr", "--batch-size", "64"], None),
+        (["--data", "some"], ("batch_size", *FITTED)),
+        (["--method", "moco"], ("batch_size", "queue", *FITTED)),
+        (["--method", "moco", "--queue", "512"], ("batch_size", *FITTED)),
+        (["--method", "moco", "--batch_size=64"], ("queue", *FITTED)),
+        (["--recipe", "cifar10-simclr", "--batch-size", "64"], FITTED),
+        (["--views", "ae", "--batch-size", "64"], FITTED[1:]),
+        (["--jitter", "0.4", "0.4", "0", "0"], ("batch_size", "views", *FITTED[2:])),
         (["--batch-size", "64", "--fit", "batch_size"], ("batch_size",)),
     ],
 )
@@ -99,16 +102,24 @@ def test_what_is_typed_is_not_fitted(args, fit):
 def test_what_a_file_says_is_not_fitted(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text(recipes.recipe("builtin-moco").to_toml())
-    assert parse(["--config", str(file)]).settings.run.fit is None
+    assert parse(["--config", str(file)]).settings.run.fit == FITTED
     file.write_text('[method]\nname = "moco"\n[run]\nfit = ["queue", "batch_size"]\n')
-    assert parse(["--config", str(file), "--queue", "999"]).settings.run.fit == ("batch_size",)
+    assert parse(["--config", str(file), "--queue", "999"]).settings.run.fit == (
+        "batch_size",
+        *FITTED,
+    )
+    file.write_text('[views]\noperations = "ac"\ngray_p = 0.5\n')
+    written = ("views", "gray_p")
+    assert parse(["--config", str(file)]).settings.run.fit == tuple(
+        name for name in FITTED if name not in written
+    )
 
 
 def test_values_of_a_grid_are_not_fitted():
     config = parse(["--method", "moco"]).settings
-    assert with_values(config, {"tau": 0.5}).run.fit == ("batch_size", "queue")
-    assert with_values(config, {"batch_size": 64}).run.fit == ("queue",)
-    assert with_values(config, {"batch_size": 64, "queue": 512}).run.fit is None
+    assert with_values(config, {"tau": 0.5}).run.fit == ("batch_size", "queue", *FITTED)
+    assert with_values(config, {"batch_size": 64}).run.fit == ("queue", *FITTED)
+    assert with_values(config, {"batch_size": 64, "queue": 512}).run.fit == FITTED
 
 
 @pytest.mark.parametrize("method", ["simclr", "moco", "nnclr"])

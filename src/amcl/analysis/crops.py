@@ -15,7 +15,7 @@ from amcl.metrics.features import eval_mode
 from amcl.seeds import generator, seed_of
 from amcl.settings import whole_number
 from amcl.training.hardware import find_accelerator
-from amcl.views import Views, ViewSettings
+from amcl.views import Views, ViewSettings, suited
 
 _BATCH = 256
 _RESAMPLES = 1000
@@ -97,7 +97,8 @@ def crop_pairs(
         ValueError: The method has no heads, or all crops overlap by the same share.
     """
     settings = CropSettings() if settings is None else settings
-    views = ViewSettings() if views is None else views
+    if views is None:
+        views, _ = suited(ViewSettings(), data.channels)
     if not isinstance(method, HeadMethod):
         raise ValueError(f"{type(method.settings).title} has no heads, and so no pairs to measure.")
     if "a" not in views.operations or views.crop_scale[0] == 1:

@@ -7,15 +7,16 @@ import torch
 
 from amcl.backbones import SMALL
 from amcl.data import DataSet, Images, stream
+from amcl.data.display import Bands, Display
 from amcl.data.split import sample
-from amcl.evaluation.build import CROP
+from amcl.evaluation.build import CROP, check_channels
 from amcl.losses import SupervisedContrastiveLoss
 from amcl.methods import HeadMethod, Method
 from amcl.metrics.features import eval_mode
 from amcl.metrics.knn import check_finite
 from amcl.seeds import generator, seed_of
 from amcl.settings import whole_number
-from amcl.views import ViewParameters, Views, ViewSettings
+from amcl.views import ViewParameters, Views, ViewSettings, suited
 
 BATCH = 256
 Bounds = tuple[float, float]
@@ -29,6 +30,8 @@ class PairSettings:
     """Number of images, or all where there are fewer."""
     seed: int = 0
     """Seed of the choice of images and of their views."""
+    bands: Bands | None = None
+    """Channels that are shown as red, green and blue, counted from 1; None for the first three."""
 
     def __post_init__(self) -> None:
         if whole_number("images", self.images, "choose 2 or more") < 2:
@@ -61,9 +64,9 @@ class PairSample:
     negative_bounds: Bounds | None
     """Bounds of τ of negative pairs."""
     views: torch.Tensor
-    """The views as pictures, uint8 (2, N, 3, S, S)."""
+    """The views as pictures, uint8 (2, N, 3, S, S): of other images than RGB some channels."""
     images: torch.Tensor
-    """The images as they are stored, uint8 (N, 3, H, W)."""
+    """The images as pictures, uint8 (N, 3, H, W)."""
     labels: torch.Tensor | None
     """Their classes (N,), where they have some."""
     classes: tuple[str, ...]
@@ -72,6 +75,10 @@ class PairSample:
     """Description of the images, such as "validation images of cifar10"."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """Files that could not be read and are left out, each with the reason."""
+    channels: int = 3
+    """Number of channels of the images."""
+    shown: str = ""
+    """Description of the pictures of images that are not 8-bit RGB, such as their bands."""
 
     def __len__(self) -> int:
         return len(self.h)
@@ -171,8 +178,12 @@ def pair_sample(
     images, labels, classes = _source(data)
     part = "training" if data.probe is None else data.probe.split
     chosen = sample(len(images), settings.images, seed_of(settings.seed, "pairs"))
+    check_channels("this method", method.backbone.channels, images)
     read = _read(images, chosen)
-    compute = _Forward(method.to(device), data, ViewSettings() if views is None else views, device)
+    display = Display.of(read.pixels, settings.bands)
+    if views is None:
+        views, _ = suited(ViewSettings(), images.channels)
+    compute = _Forward(method.to(device), data, views, device, display)
     with eval_mode(method):
         outputs = compute(read, generator(settings.seed, "views"))
         for name in ("h", "h0", "h1"):
@@ -185,11 +196,13 @@ def pair_sample(
         h1=outputs.h1,
         **matrices,
         views=outputs.views,
-        images=read.pixels,
+        images=display(read.pixels),
         labels=labels,
         classes=classes,
         source=f"{part} images of {data.name}",
         unreadable=read.unreadable,
+        channels=images.channels,
+        shown=display.describe(images.channels),
     )
 
 
@@ -202,7 +215,7 @@ def _source(data: DataSet) -> tuple[Images, torch.Tensor | None, tuple[str, ...]
 class _Read(NamedTuple):
     """Images as they are stored, without those that cannot be read."""
 
-    pixels: torch.Tensor  # uint8 (N, 3, H, W)
+    pixels: torch.Tensor  # (N, C, H, W)
     shapes: torch.Tensor | None  # (N, 2)
     indices: torch.Tensor  # in the set
     unreadable: tuple[tuple[str, str], ...]
@@ -240,14 +253,20 @@ class _Forward:
     """Computes the outputs of a method for images and two views of each, in batches."""
 
     def __init__(
-        self, method: Method, data: DataSet, settings: ViewSettings, device: torch.device | str
+        self,
+        method: Method,
+        data: DataSet,
+        settings: ViewSettings,
+        device: torch.device | str,
+        display: Display,
     ) -> None:
         size = method.backbone.image_size
         mean, std = method.backbone.normalization or (data.mean, data.std)
         self.method = method
         self.device = device
+        self.display = display
         self.views = Views(size, settings, mean=mean, std=std)
-        self._mean, self._std = (torch.tensor(x, device=device).view(3, 1, 1) for x in (mean, std))
+        self._mean, self._std = (torch.tensor(x, device=device).view(-1, 1, 1) for x in (mean, std))
         # As in evaluation: the middle of large pictures, all of small ones.
         self._crop = CROP if data.train.canvas[0] > size > SMALL else None
 
@@ -270,9 +289,8 @@ class _Forward:
         return _Outputs(h, h0, h1, self._pictures(views), projections)
 
     def _pictures(self, views: torch.Tensor) -> torch.Tensor:
-        """Return normalized views as bytes, on the CPU."""
-        values = (views * self._std + self._mean) * 255
-        return values.round_().clamp_(0, 255).to(torch.uint8).cpu()
+        """Return normalized views as pictures, on the CPU."""
+        return self.display.values(views * self._std + self._mean).cpu()
 
 
 def _matrices(

@@ -1,7 +1,7 @@
 """Backbones: any timm model by name, with a stem for small images and a width multiplier."""
 
 from amcl.backbones.backbone import Backbone, some
-from amcl.backbones.files import backbone_of, load_backbone, stored_image_size
+from amcl.backbones.files import backbone_of, load_backbone, stored_input
 from amcl.backbones.model_names import check_model, unknown_model
 from amcl.backbones.randomness import own_randomness
 from amcl.backbones.settings import SMALL, USUAL, BackboneSettings, Pool, Stem
@@ -18,6 +18,6 @@ __all__ = [
     "load_backbone",
     "own_randomness",
     "some",
-    "stored_image_size",
+    "stored_input",
     "unknown_model",
 ]

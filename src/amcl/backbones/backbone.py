@@ -17,12 +17,13 @@ from amcl.settings import whole_number
 class Backbone(nn.Module):
     """A timm network that ends in pooled features.
 
-    It maps images (N, 3, S, S) to features h (N, `dim`). `network` is the plain timm module: its
+    It maps images (N, C, S, S) to features h (N, `dim`). `network` is the plain timm module: its
     state dict has the keys of timm.
 
     Args:
         settings: Name, width, stem, patches and pooling of the network.
         image_size: Side S of the images in pixels.
+        channels: Number C of channels of the images.
         drop_path: Rate at which whole blocks are skipped in training (stochastic depth).
 
     >>> backbone = Backbone(BackboneSettings(name="resnet18", width=0.25), image_size=32)
@@ -34,12 +35,18 @@ class Backbone(nn.Module):
     """Mean and std of the channels if the backbone was loaded from a run, else None."""
 
     def __init__(
-        self, settings: BackboneSettings, image_size: int, *, drop_path: float = 0.0
+        self,
+        settings: BackboneSettings,
+        image_size: int,
+        *,
+        channels: int = 3,
+        drop_path: float = 0.0,
     ) -> None:
         super().__init__()
         self.settings = settings
         self.image_size = whole_number("image_size", image_size)
-        self._design = design_of(settings, image_size)
+        self.channels = whole_number("channels", channels)
+        self._design = replace(design_of(settings, image_size), channels=channels)
         # Drop path has no weights: a state dict fits with and without it.
         extra = {"drop_path_rate": drop_path} if drop_path else {}
         self.network = self._design.make(extra)
@@ -48,11 +55,14 @@ class Backbone(nn.Module):
         self.dim: int = head_size or self.network.num_features
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if images.ndim != 4 or images.shape[1] != 3:
-            gray = images.ndim == 4 and images.shape[1] == 1
-            hint = "images.expand(-1, 3, -1, -1) makes three channels of one" if gray else "RGB"
+        if images.ndim != 4 or images.shape[1] != self.channels:
+            hint = "give the channels that it was trained on"
+            if self.channels == 3:
+                gray = images.ndim == 4 and images.shape[1] == 1
+                hint = "images.expand(-1, 3, -1, -1) makes three channels of one" if gray else "RGB"
             raise ValueError(
-                f"a backbone takes images (N, 3, S, S), got {tuple(images.shape)}: {hint}."
+                f"this backbone takes images (N, {self.channels}, S, S), got "
+                f"{tuple(images.shape)}: {hint}."
             )
         if not images.is_floating_point():
             raise TypeError(
@@ -110,7 +120,9 @@ class Backbone(nn.Module):
         with warnings.catch_warnings():  # they came when the backbone was made
             warnings.simplefilter("ignore")
             try:
-                copied = Backbone(self.settings, self.image_size, drop_path=drop_path)
+                copied = Backbone(
+                    self.settings, self.image_size, channels=self.channels, drop_path=drop_path
+                )
             except TypeError as error:
                 if "drop_path_rate" not in str(error):
                     raise
@@ -183,8 +195,9 @@ class Backbone(nn.Module):
         return self.settings
 
     def metadata(self) -> dict[str, Any]:
-        """Return what is needed to make the backbone again."""
-        return self.settings.metadata() | {"image_size": self.image_size}
+        """Return what is needed to make the backbone again; of RGB the channels are not said."""
+        channels = {} if self.channels == 3 else {"channels": self.channels}
+        return self.settings.metadata() | {"image_size": self.image_size} | channels
 
     def code(self, weights: str = "backbone.safetensors") -> str:
         """Return Python that makes this network and loads its weights, with timm and torch alone.
@@ -216,7 +229,7 @@ class Backbone(nn.Module):
 
     @property
     def as_published(self) -> bool:
-        """Return whether this is the network of timm, with nothing changed."""
+        """Return whether this is the network of timm for RGB, with nothing changed."""
         return self._design == Design(self.settings.name)
 
     def load(self, tensors: Mapping[str, torch.Tensor], where: object) -> None:

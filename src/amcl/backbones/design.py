@@ -22,24 +22,38 @@ class Design:
     arguments: dict[str, Any] = field(default_factory=dict)
     conv: dict[str, int] | None = None
     pool: bool = True
+    channels: int = 3
 
     def make(self, extra: dict[str, Any]) -> Any:
         """Return the network, with random weights."""
         import timm
 
-        network: Any = timm.create_model(self.name, num_classes=0, **self.arguments, **extra)
+        arguments = self._all_arguments() | extra
+        try:
+            network: Any = timm.create_model(self.name, num_classes=0, **arguments)
+        except TypeError as error:
+            if "in_chans" not in str(error):
+                raise
+            raise ValueError(
+                f"{self.name!r} takes RGB alone, and the images have {self.channels} channels: "
+                "choose another network, such as resnet18 or vit_tiny_patch16_224."
+            ) from error
         if self.conv is not None:
             sizes: dict[str, Any] = self.conv
-            network.conv1 = nn.Conv2d(3, network.bn1.num_features, **sizes, bias=False)
+            network.conv1 = nn.Conv2d(self.channels, network.bn1.num_features, **sizes, bias=False)
             nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")
         if not self.pool:
             network.maxpool = nn.Identity()
         return network
 
+    def _all_arguments(self) -> dict[str, Any]:
+        """Return the arguments with the number of channels, where that is not 3."""
+        return self.arguments | ({} if self.channels == 3 else {"in_chans": self.channels})
+
     def code(self, network: Any) -> list[str]:
         """Return the lines of Python that make the network."""
         arguments = [json.dumps(self.name), "num_classes=0"]
-        for name, value in self.arguments.items():
+        for name, value in self._all_arguments().items():
             arguments.append(
                 f"{name}={json.dumps(value) if isinstance(value, str) else repr(value)}"
             )
@@ -47,7 +61,9 @@ class Design:
         if self.conv is not None:
             sizes = ", ".join(f"{name}={value}" for name, value in self.conv.items())
             planes = network.bn1.num_features
-            lines.append(f"model.conv1 = torch.nn.Conv2d(3, {planes}, {sizes}, bias=False)")
+            lines.append(
+                f"model.conv1 = torch.nn.Conv2d({self.channels}, {planes}, {sizes}, bias=False)"
+            )
         if not self.pool:
             lines.append("model.maxpool = torch.nn.Identity()")
         return lines

@@ -61,8 +61,11 @@ def backbone_of(
     require(metadata, _Metadata, f"the metadata of {where}")
     try:
         settings = BackboneSettings.from_metadata(metadata)
+        channels = len(metadata["mean"])
+        if metadata.get("channels", channels) != channels or len(metadata["std"]) != channels:
+            raise ValueError("channels, mean and std are not of one number of channels.")
         with own_randomness():
-            backbone = Backbone(settings, metadata["image_size"])
+            backbone = Backbone(settings, metadata["image_size"], channels=channels)
     except ValueError as error:
         raise ValueError(f"the metadata of {where} describe no network: {error}") from None
     backbone.load(tensors, where)
@@ -70,24 +73,24 @@ def backbone_of(
     return backbone.eval()
 
 
-def stored_image_size(file: Path) -> int | None:
-    """Return the pixels a side of the images that a stored backbone takes.
+def stored_input(file: Path) -> tuple[int, int] | None:
+    """Return the channels, and the pixels a side, of the images that a stored backbone takes.
 
     Args:
         file: File of the backbone.
 
     Returns:
-        The side; None if the file was not written by amcl.
+        Channels and side; None if the file was not written by amcl.
 
     Example:
-        >>> stored_image_size(Path("run/backbone.safetensors"))  # doctest: +SKIP
-        32
+        >>> stored_input(Path("run/backbone.safetensors"))  # doctest: +SKIP
+        (3, 32)
     """
     metadata = read_metadata(file)
     if metadata is None:
         return None
     require(metadata, _Metadata, f"the metadata of {file}")
-    return int(metadata["image_size"])
+    return len(metadata["mean"]), int(metadata["image_size"])
 
 
 class _Metadata(TypedDict):
@@ -99,5 +102,6 @@ class _Metadata(TypedDict):
     patch: NotRequired[int | None]
     pool: NotRequired[str]
     image_size: int
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    channels: NotRequired[int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]

@@ -50,6 +50,33 @@ def adapted(
     return result, notes
 
 
+def input_channels(model: str, tables: Mapping[str, Table]) -> int | None:
+    """Return the number of channels of the images that weights in a file are for.
+
+    Args:
+        model: Name of the timm model that they are of.
+        tables: Tensors of the file, in tables.
+
+    Returns:
+        The number; None where no table has a first layer of this model.
+
+    Example:
+        >>> input_channels("resnet18", {"": {"module.conv1.weight": torch.zeros(64, 13, 7, 7)}})
+        13
+    """
+    import timm
+
+    if not timm.is_model(model.partition(".")[0]):
+        return None
+    with torch.device("meta"):
+        keys = tuple(_first_layers(timm.create_model(model.partition(".")[0])))
+    for table in tables.values():
+        for name, tensor in table.items():
+            if tensor.ndim == 4 and (name in keys or name.endswith(tuple(f".{k}" for k in keys))):
+                return tensor.shape[1]
+    return None
+
+
 def _first_layers(network: Any) -> list[str]:
     """Return the keys of the layers that see the image."""
     names = getattr(network, "pretrained_cfg", {}).get("first_conv") or ()
@@ -71,7 +98,7 @@ def _adapt_channels(
         raise ValueError(
             f"the first layer in {where}, {key}, takes {given} channels, and this network takes "
             f"{channels}: weights are adapted from 3 channels to others, and not the other way. "
-            f"Use images of {given} channels, or other weights."
+            f"Use images of {given} channels (--channels {given}), or other weights."
         )
     tensors[key] = adapt_input_conv(channels, weight)
     how = "their sum" if channels == 1 else "the three in turn, scaled"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from amcl.backbones import Backbone
 from amcl.checkpoints.evaluations import Result, describe, format_metric, read_results
 from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.published import is_published
@@ -88,8 +89,8 @@ def _about(model: LoadedModel) -> str:
     network = f"{backbone.settings.name}{_times(backbone.settings.width)}"
     count = sum(p.numel() for p in backbone.parameters())
     features = (
-        f"It turns images of {backbone.image_size}×{backbone.image_size} pixels into "
-        f"{backbone.dim} features; {count:,} parameters."
+        f"It turns images of {backbone.image_size}×{backbone.image_size} pixels{_of(backbone)} "
+        f"into {backbone.dim} features; {count:,} parameters."
     )
     if model.config is None:
         notes = "\n".join(f"- {_cell(note)}" for note in model.notes)
@@ -151,11 +152,36 @@ def _epochs(model: LoadedModel, epochs: int) -> str:
 
 def _input(model: LoadedModel) -> str:
     size = model.backbone.image_size
+    channels = model.backbone.channels
+    if channels != 3:
+        table = _table(("channel", "mean", "std"), _by_channel(model))
+        return (
+            f"## Input\n\nImages as float tensors (N, {channels}, {size}, {size}), with the "
+            f"channels in the order of the training images: {_values(model)}, less the mean, over "
+            f"the standard deviation of each channel.\n\n{table}"
+        )
     rows = [("mean", *map(repr, model.mean)), ("std", *map(repr, model.std))]
     return (
-        f"## Input\n\nImages as float tensors (N, 3, {size}, {size}), RGB: pixels in [0, 1], less "
+        f"## Input\n\nImages as float tensors (N, 3, {size}, {size}), RGB: {_values(model)}, less "
         f"the mean, over the standard deviation.\n\n{_table(('', 'red', 'green', 'blue'), rows)}"
     )
+
+
+def _values(model: LoadedModel) -> str:
+    """Return what the numbers of an image are before they are normalized."""
+    pixels = model.pixels
+    if pixels is None or pixels.type == "uint8":
+        return "pixels in [0, 1]"
+    low, high = (f"{value:.10g}" for value in pixels.value_range)
+    return f"values from {low} to {high} of the files as 0 to 1 (kept as {pixels.type})"
+
+
+def _by_channel(model: LoadedModel) -> list[tuple[str, ...]]:
+    """Return a row for each channel."""
+    return [
+        (str(number), repr(mean), repr(std))
+        for number, (mean, std) in enumerate(zip(model.mean, model.std, strict=True), 1)
+    ]
 
 
 def _scores(results: Sequence[Result]) -> list[str]:
@@ -171,6 +197,12 @@ def _scores(results: Sequence[Result]) -> list[str]:
         for result in results
     ]
     return [f"## Scores\n\n{_table(('protocol', 'data', 'result', 'how'), rows)}"]
+
+
+def _of(backbone: Backbone) -> str:
+    """Return the channels of images, where they are not RGB."""
+    count = backbone.channels
+    return "" if count == 3 else f" and {count} channel{'s' * (count > 1)}"
 
 
 def _times(width: float) -> str:

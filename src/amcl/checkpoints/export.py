@@ -37,7 +37,7 @@ def export(
 
     - `backbone.safetensors`: timm's keys; amcl and `Backbone.code` load it;
     - `method.safetensors`, with `heads` and where there is a checkpoint: heads and φ too;
-    - `backbone.onnx`, with `onnx`: images (batch, 3, S, S), normalized, to features;
+    - `backbone.onnx`, with `onnx`: images (batch, C, S, S), normalized, to features;
     - `README.md`: a model card; `export.json`: a list of these files.
 
     The folder may hold an earlier export of the same run, and nothing else. Files that are missing
@@ -71,7 +71,8 @@ def export(
         if heads and model.checkpoint is not None:
             _write_method(staging / "method.safetensors", model)
         if onnx:
-            write_onnx(model.backbone, staging / "backbone.onnx")
+            about = {**model.metadata(), **model.backbone.metadata()}
+            write_onnx(model.backbone, staging / "backbone.onnx", about)
         write_text(staging / "README.md", model_card(model))
         return _move(staging, folder, model, earlier, overwrite)
 

@@ -1,6 +1,5 @@
 """Backbones on the Hugging Face hub."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ WEIGHTS = "model.safetensors"
 
 
 class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
-    """A backbone that can be pushed to the hub and fetched from it: (N, 3, S, S) → (N, D).
+    """A backbone that can be pushed to the hub and fetched from it: (N, C, S, S) → (N, D).
 
     `HubBackbone.of(open_model("runs/first")).push_to_hub("me/first")` puts a run's backbone there
     with its model card, `HubBackbone.from_pretrained("me/first")` gets it back, and
@@ -42,7 +41,7 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         stem: Stem of the network, as in `BackboneSettings`.
         patch: Pixels a side of the patches of a vision transformer.
         pool: Pooling of a vision transformer.
-        mean: Means of the channels that images are normalized with.
+        mean: Means of the channels that images are normalized with, as many as there are channels.
         std: Standard deviations of the channels.
 
     Example:
@@ -65,18 +64,24 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         std: PerChannel = IMAGENET_STD,
     ) -> None:
         super().__init__()
+        if len(mean) != len(std):
+            raise ValueError(
+                f"mean and std must be of one number of channels, got {len(mean)} and {len(std)}."
+            )
         settings = BackboneSettings(name=backbone, width=width, stem=stem, patch=patch, pool=pool)
         with own_randomness():
-            self.backbone = Backbone(settings, image_size)
+            self.backbone = Backbone(settings, image_size, channels=len(mean))
         # The card is made of this. It shares the weights of the backbone above.
         self.loaded_model = LoadedModel(
-            name=backbone, backbone=self.backbone, mean=_rgb(mean), std=_rgb(std)
+            name=backbone, backbone=self.backbone, mean=tuple(mean), std=tuple(std)
         )
 
     @staticmethod
     def of(model: LoadedModel) -> "HubBackbone":
         """Return a loaded model in the form of the hub."""
-        hub = HubBackbone(**model.backbone.metadata(), mean=model.mean, std=model.std)
+        settings = model.backbone.settings.metadata()
+        size = model.backbone.image_size
+        hub = HubBackbone(**settings, image_size=size, mean=model.mean, std=model.std)
         hub.backbone.load(model.backbone.network.state_dict(), model.name)
         hub.loaded_model = replace(model, backbone=hub.backbone)
         return hub.eval()
@@ -143,8 +148,3 @@ def _no_weights(model_id: str) -> ValueError:
     return ValueError(
         f"{model_id} has no {WEIGHTS}. Pickled weights are not read, for they can run code."
     )
-
-
-def _rgb(values: Sequence[float]) -> PerChannel:
-    red, green, blue = values  # a list where it comes from JSON
-    return red, green, blue

@@ -16,9 +16,9 @@ from amcl.backbones import (
     own_randomness,
     unknown_model,
 )
-from amcl.checkpoints.adapt import Table, adapted
+from amcl.checkpoints.adapt import Table, adapted, input_channels
 from amcl.checkpoints.files import read_safely
-from amcl.checkpoints.loaded_model import LoadedModel
+from amcl.checkpoints.loaded_model import AS_BEFORE, AS_IMAGENET, LoadedModel
 from amcl.checkpoints.method import (
     SavedMethod,
     from_checkpoint,
@@ -45,7 +45,7 @@ from amcl.checkpoints.weights import load_weights, tables_of
 from amcl.data.images import PerChannel
 from amcl.files import expand_home
 from amcl.seeds import seed_of
-from amcl.settings import non_negative, positive_number
+from amcl.settings import finite_number, non_negative, positive_number
 from amcl.tensor_files import read_safetensors
 from amcl.views import IMAGENET_MEAN, IMAGENET_STD
 
@@ -72,6 +72,16 @@ class _Options:
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None):
             raise ValueError("mean and std go together: give both or neither.")
+        if self.mean is not None and self.std is not None and len(self.mean) != len(self.std):
+            raise ValueError(
+                f"mean has {len(self.mean)} numbers and std has {len(self.std)}: give one for each "
+                "channel of the images in both."
+            )
+
+    @property
+    def channels(self) -> int:
+        """Number of channels of the images: as many as there are means, by default 3."""
+        return 3 if self.mean is None else len(self.mean)
 
     def refuse(self, source: object, reason: str, *names: str) -> None:
         """Raise an error if any of the options `names` is set; of all options without names."""
@@ -96,8 +106,8 @@ def load(source: str | os.PathLike[str]) -> Backbone:
             its name alone has random weights, with a warning; `open_model` takes more options.
 
     Returns:
-        A module that turns images (N, 3, S, S) into features (N, D). Its `normalization` is the
-        mean and std to normalize images with.
+        A module that turns images (N, C, S, S) of its `channels` into features (N, D). Its
+        `normalization` is the mean and std of each channel to normalize images with.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -156,7 +166,9 @@ def open_model(
         patch: Pixels a side of the patches of a vision transformer.
         pool: Pooling of a vision transformer.
         image_size: Pixels a side of the images; None for that of the timm model.
-        mean: Means of the channels that images are normalized with; None for ImageNet's.
+        mean: Means of the channels that images are normalized with; None for ImageNet's. There
+            are as many channels as means: a network of other than 3 is made so, and published
+            weights are adapted to it.
         std: Standard deviations of the channels; None for ImageNet's.
         prefix: Prefix of the keys of the weights, where a file holds the network several times.
         pretrained: Take the weights that timm has for the model, as `timm:` does.
@@ -179,8 +191,8 @@ def open_model(
         patch=patch,
         pool=pool,
         image_size=image_size,
-        mean=_rgb("mean", mean),
-        std=_rgb("std", std),
+        mean=_per_channel("mean", mean),
+        std=_per_channel("std", std),
         prefix=prefix,
         pretrained=pretrained,
     )
@@ -281,13 +293,14 @@ def _of_published(published: Published, options: _Options) -> LoadedModel:
         pool=options.pool,
     )
     with own_randomness():
-        backbone = Backbone(settings, options.image_size or image_size_of(published))
+        size = options.image_size or image_size_of(published)
+        backbone = Backbone(settings, size, channels=options.channels)
     tensors, changes = adapted(network.state_dict(), backbone.network, name)
     backbone.load(tensors, name)
     mean, std = normalization_of(published)
     notes = [f"weights: {published.tag}", *left_out, *changes]
     if options.mean is None:
-        notes.append("images are normalized as they were for these weights")
+        notes.append(AS_BEFORE)
     return LoadedModel(
         name=name,
         backbone=backbone,
@@ -375,15 +388,24 @@ def _of_others(name: str, path: Path, tables: dict[str, Table], options: _Option
             f"{path} does not say which network it holds: name the timm model, as "
             "backbone='resnet18' (--backbone resnet18)."
         )
-    backbone, notes = _random_backbone(options.backbone, options, 0)
+    channels = options.channels
+    if options.adapt:
+        channels = input_channels(options.backbone, tables) or channels
+    backbone, notes = _random_backbone(options.backbone, options, 0, channels)
     notes = load_weights(backbone, tables, path, options.prefix, options.adapt) + notes
-    if options.mean is None:
-        notes.append("images are normalized as ImageNet")
+    mean, std = options.mean or IMAGENET_MEAN, options.std or IMAGENET_STD
+    is_normalized = len(mean) == channels
+    if not is_normalized:
+        mean, std = (0.0,) * channels, (1.0,) * channels
+        notes.append(f"the file does not say how images of {channels} channels are normalized")
+    elif options.mean is None:
+        notes.append(AS_IMAGENET)
     return LoadedModel(
         name=name,
         backbone=backbone,
-        mean=options.mean or IMAGENET_MEAN,
-        std=options.std or IMAGENET_STD,
+        mean=mean,
+        std=std,
+        is_normalized=is_normalized,
         notes=tuple(notes),
     )
 
@@ -394,10 +416,10 @@ def _of_timm(name: str, options: _Options, seed: int) -> LoadedModel:
     if options.pretrained:
         _refuse_other_networks(name, options)
         return _of_published(of_timm(name, name), options)
-    backbone, notes = _random_backbone(name, options, seed)
+    backbone, notes = _random_backbone(name, options, seed, options.channels)
     notes.insert(0, f"untrained: random weights (seed {seed})")
     if options.mean is None:
-        notes.append("images are normalized as ImageNet")
+        notes.append(AS_IMAGENET)
     return LoadedModel(
         name=name,
         backbone=backbone,
@@ -408,7 +430,9 @@ def _of_timm(name: str, options: _Options, seed: int) -> LoadedModel:
     )
 
 
-def _random_backbone(name: str, options: _Options, seed: int) -> tuple[Backbone, list[str]]:
+def _random_backbone(
+    name: str, options: _Options, seed: int, channels: int
+) -> tuple[Backbone, list[str]]:
     """Return the network with the first weights of a SimCLR run of this seed, and notes."""
     import timm
 
@@ -426,14 +450,15 @@ def _random_backbone(name: str, options: _Options, seed: int) -> tuple[Backbone,
         size = published.input_size[-1]
         notes.append(f"{name} is made for images of {size} pixels")
     with own_randomness(seed_of(seed, "weights")):
-        return Backbone(settings, size), notes
+        return Backbone(settings, size, channels=channels), notes
 
 
-def _rgb(name: str, values: Sequence[float] | None) -> PerChannel | None:
+def _per_channel(name: str, values: Sequence[float] | None) -> PerChannel | None:
     if values is None:
         return None
-    if len(values) != 3:
-        raise ValueError(f"{name} must be three numbers (red, green, blue), got {tuple(values)}.")
-    check = positive_number if name == "std" else non_negative
-    red, green, blue = (check(name, v, "it is for pixels in [0, 1], as 0.5") for v in values)
-    return red, green, blue
+    if not values:
+        raise ValueError(f"{name} must be a number for each channel, got none.")
+    check = positive_number if name == "std" else finite_number
+    if name == "mean" and len(values) == 3:
+        check = non_negative
+    return tuple(check(name, v, "it is for pixels in [0, 1], as 0.5") for v in values)

@@ -9,6 +9,10 @@ from amcl.config import Config
 from amcl.data.images import PerChannel
 from amcl.data.pixel_format import RGB, PixelFormat
 
+AS_BEFORE = "images are normalized as they were for these weights"
+AS_IMAGENET = "images are normalized as ImageNet"
+"""Notes on the normalization of models that are of no run."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedModel:
@@ -22,6 +26,8 @@ class LoadedModel:
     """Means of the channels it was trained with, for values in [0, 1]."""
     std: PerChannel
     """Standard deviations of the channels."""
+    is_normalized: bool = True
+    """False if nothing says with which mean and std it was trained: then they are 0 and 1."""
     pixels: PixelFormat | None = None
     """Channels, type and range of the values of the images that it was trained on; None if nothing
     says it."""

@@ -3,11 +3,13 @@
 import copy
 import importlib
 import io
+import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,21 +28,23 @@ def require_onnx() -> None:
         raise RunError(needed("an ONNX file", ", ".join(packages), "onnx"))
 
 
-def write_onnx(backbone: Backbone, path: Path) -> None:
-    """Write a backbone to a new file: "images" (batch, 3, S, S), normalized, to "features".
+def write_onnx(backbone: Backbone, path: Path, metadata: Mapping[str, Any]) -> None:
+    """Write a backbone to a new file: "images" (batch, C, S, S), normalized, to "features".
 
-    The batch may have any size.
+    The batch may have any size. The file's metadata say what the input is.
 
     Args:
         backbone: The network.
         path: The file.
+        metadata: What the file says of its input, such as mean and std: plain values by name,
+            which it holds as JSON.
 
     Raises:
         RunError: If a package is missing, or if onnxruntime computes other features than torch.
     """
     require_onnx()
     plain = copy.deepcopy(backbone).cpu().eval()
-    images = torch.zeros(2, 3, plain.image_size, plain.image_size)
+    images = torch.zeros(2, plain.channels, plain.image_size, plain.image_size)
     try:
         with _quiet():
             torch.onnx.export(
@@ -57,14 +61,23 @@ def write_onnx(backbone: Backbone, path: Path) -> None:
     except Exception as error:  # whatever a network may do that ONNX cannot
         name = plain.settings.name
         raise RunError(f"torch could not write {name} as ONNX: {first_line(error)}") from error
+    _describe(path, metadata)
     _check(plain, path)
+
+
+def _describe(path: Path, metadata: Mapping[str, Any]) -> None:
+    """Add metadata to a file."""
+    onnx = importlib.import_module("onnx")
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, {name: json.dumps(v) for name, v in metadata.items()})
+    onnx.save(model, path)
 
 
 def _check(backbone: Backbone, path: Path) -> None:
     runtime = importlib.import_module("onnxruntime")
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for n in (1, 3):
-        shape = (n, 3, backbone.image_size, backbone.image_size)
+        shape = (n, backbone.channels, backbone.image_size, backbone.image_size)
         images = torch.randn(shape, generator=generator("onnx", n))
         with torch.no_grad():
             expected = backbone(images)

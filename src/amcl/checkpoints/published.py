@@ -131,7 +131,7 @@ def of_torchvision(name: str, source: str) -> Published:
         config={
             "mean": tuple(images.mean),
             "std": tuple(images.std),
-            "input_size": (3, size, size),
+            "input_size": (3, size, size),  # of torchvision's networks, all of which are for RGB
         },
     )
 

@@ -203,7 +203,12 @@ def _missing_hint(best: Candidate) -> str:
 
 def _shape_hint(key: str, shape: torch.Size, expected: torch.Size) -> str:
     same_length = len(shape) == len(expected)
-    is_stem = same_length and len(shape) == 4 and shape[1] == expected[1] == 3
+    if same_length and len(shape) == 4 and shape[1] != expected[1] and shape[2:] == expected[2:]:
+        return (
+            f"It is of images of {shape[1]} channels: give {shape[1]} means and standard "
+            "deviations (--mean, --std), or name the model that it is of (--backbone)."
+        )
+    is_stem = same_length and len(shape) == 4 and shape[1] == expected[1]
     if is_stem and shape[2:] != expected[2:]:
         return _SMALL if shape[-1] < expected[-1] else _STANDARD
     if key == "pos_embed":

@@ -12,13 +12,14 @@ from amcl.analysis.cost import (
     STEPS,
     Cost,
     StepCost,
+    channels_of,
     cost_of,
     cost_table,
     image_size_of,
     measure_in_turns,
     rows,
 )
-from amcl.backbones import stored_image_size
+from amcl.backbones import stored_input
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.cli.command import command
 from amcl.cli.help import Help
@@ -32,6 +33,7 @@ from amcl.cli.start import (
     require_images,
 )
 from amcl.config import Config
+from amcl.data.images import counted
 from amcl.environment import environment
 from amcl.files import expand_home
 from amcl.settings import whole_number
@@ -158,9 +160,9 @@ def _run_config(args: Sequence[str]) -> Config | None:
         )
     if config.data.image_size is None and run.backbone.is_file():
         # It has the size of the views, though the images may have been moved since.
-        image_size = stored_image_size(run.backbone)
-        if image_size is not None:
-            config = replace(config, data=replace(config.data, image_size=image_size))
+        stored = stored_input(run.backbone)
+        if stored is not None:
+            config = replace(config, data=replace(config.data, image_size=stored[1]))
     return config
 
 
@@ -170,14 +172,24 @@ def main(args: list[str]) -> None:
     options = parse(args)
     compared = sides(options.settings)
     size = image_size_of(options.settings)
-    costs = [cost_of(side.config, size) for side in compared]
+    channels = _channels(options)
+    costs = [cost_of(side.config, size, channels) for side in compared]
     measured: list[StepCost] = []
     if options.measure:
         console.print(f"taking {options.steps} steps of each, in turns …", markup=False)
         configs = [side.config for side in compared]
-        measured = measure_in_turns(configs, options.steps, image_size=size)
+        measured = measure_in_turns(configs, options.steps, image_size=size, channels=channels)
     show(compared, costs, measured)
     write_json(options.json, _to_dict(compared, costs, measured))
+
+
+def _channels(options: Options) -> int:
+    """Return the channels of the run's images, also where they have been moved, else of others."""
+    if options.folder is not None and (backbone := RunFolder(options.folder).backbone).is_file():
+        stored = stored_input(backbone)
+        if stored is not None:
+            return stored[0]
+    return channels_of(options.settings)
 
 
 def show(compared: Sequence[Side], costs: Sequence[Cost], measured: Sequence[StepCost]) -> None:
@@ -188,7 +200,8 @@ def show(compared: Sequence[Side], costs: Sequence[Cost], measured: Sequence[Ste
     width = f" ×{config.backbone.width:.3g}" if config.backbone.width != 1 else ""
     parts = f", in parts of {cost.batch_size}" if config.run.accumulate > 1 else ""
     out.print(
-        f"{config.method.name}, {config.backbone.name}{width}, {cost.image_size} pixels, "
+        f"{config.method.name}, {config.backbone.name}{width}, {cost.image_size} pixels"
+        f"{_of(cost.channels)}, "
         f"batches of {config.run.batch_size}{parts}",
         markup=False,
     )
@@ -196,6 +209,11 @@ def show(compared: Sequence[Side], costs: Sequence[Cost], measured: Sequence[Ste
     out.print(table.to_terminal(out.width))
     for note in _notes(compared, measured):
         out.print(note, markup=False)
+
+
+def _of(channels: int) -> str:
+    """Return the number of channels, where images are not RGB."""
+    return "" if channels == 3 else f" and {counted(channels, 'channel')}"
 
 
 def _notes(compared: Sequence[Side], measured: Sequence[StepCost]) -> list[str]:

@@ -14,6 +14,7 @@ from amcl.cli.output import print_line, results_console
 from amcl.curation import CurationSettings, curate
 from amcl.curation.settings import Export, LinkKind
 from amcl.curation.summary import summary
+from amcl.data.display import Bands
 from amcl.report import curation_page
 from amcl.training.display import log_to_console
 from amcl.training.hardware import set_threads
@@ -73,6 +74,9 @@ class Curate(CurationSettings):
     crop: float | None = None
     """A central square of this share of the shorter side, 0: all of the picture; none: 0.875 where
     pictures are decoded larger than inputs of more than 64 pixels, else all."""
+    bands: Bands | None = None
+    """Channels that the page shows as red, green and blue, counted from 1; none: the first three,
+    and gray where there are one or two. Values of more than 8 bits are stretched to be seen."""
     workers: int | None = None
     """Processes that decode pictures; none: one a core, at most 8."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -111,6 +115,7 @@ def main(args: list[str]) -> None:
         data_root=options.data_root,
         workers=options.workers,
         command=["amcl", "curate", *args],
+        bands=options.bands,
     )
     size = page.stat().st_size / 2**20
     print_line(summary(curation), results_console())

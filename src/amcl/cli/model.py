@@ -36,9 +36,10 @@ class NetworkOptions:
     """Pixels a side of a vision transformer's patches; none: as in pre-training."""
     pool: Literal["auto", "mean"] = "auto"
     """A vision transformer's features: auto: as timm; mean: the mean of the patch tokens."""
-    mean: tuple[float, float, float] | None = None
-    """Means of the channels that it was trained with; none: the model's own, or ImageNet's."""
-    std: tuple[float, float, float] | None = None
+    mean: tuple[float, ...] | None = None
+    """Means of the channels that it was trained with; none: the model's own, or ImageNet's. Of
+    other than three, the network takes as many channels."""
+    std: tuple[float, ...] | None = None
     """Standard deviations of the channels."""
     prefix: str | None = None
     """What stands before the names of its weights in the file; none: it is found."""

@@ -24,6 +24,7 @@ from amcl.temperature import TEMPERATURES
 from amcl.temperature.settings import schemes_with
 from amcl.text_files import read_toml
 from amcl.training.fit import at_length
+from amcl.views.channels import FITTED
 
 Number = TypeVar("Number", int, float)
 S = TypeVar("S", bound="Start")
@@ -33,7 +34,8 @@ _USUAL_SIZE = 224  # pixels: published weights for larger images are adapted to 
 
 _PEEKED = (
     "recipe config resume data init out storage study method temperature "
-    "epochs mae-epochs warmup-epochs batch-size queue backbone width stem patch image-size"
+    "epochs mae-epochs warmup-epochs batch-size queue backbone width stem patch image-size "
+    + " ".join(name.replace("_", "-") for name in FITTED)
 )
 
 
@@ -123,9 +125,13 @@ def base_config(args: Sequence[str], stored: Config | None = None) -> Config:
         return base
     base = _with_temperature(base, start)
     base = _for_length(base, start)
-    may_fit = base.run.fit or () if start.config else _fits(base)
-    fit = tuple(name for name in may_fit if getattr(start, name) is None)
-    return replace(base, run=replace(base.run, fit=fit or None))
+    may_fit = _fits(base)
+    if start.config:
+        written = _written_by_hand(start.config, base)
+        written += ["views"] * ("operations" in written)
+        may_fit = (*(base.run.fit or ()), *(name for name in FITTED if name not in written))
+    fit = tuple(dict.fromkeys(name for name in may_fit if getattr(start, name) is None))
+    return replace(base, run=replace(base.run, fit=fit))
 
 
 def _stored_in(start: argparse.Namespace, args: Sequence[str]) -> str:
@@ -225,8 +231,8 @@ def _for_length(base: Config, start: argparse.Namespace) -> Config:
 
 
 def _fits(config: Config) -> tuple[str, ...]:
-    """Return the settings of a recipe that may be lowered for few images."""
-    return ("batch_size", *config.method.fitted)
+    """Return the settings of a recipe that may be changed for few images, or others than RGB."""
+    return ("batch_size", *config.method.fitted, *FITTED)
 
 
 def _number(text: str | None, kind: type[Number]) -> Number | None:

@@ -17,6 +17,7 @@ from amcl.settings import choose
 from amcl.temperature import TEMPERATURES
 from amcl.text_files import parse_toml, read_toml, to_toml
 from amcl.views import ViewSettings
+from amcl.views.channels import FITTED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class Config:
         with torch.device("meta"):  # made to be checked, before any image is read
             self.method.check()
         for name in self.run.fit or ():
-            choose("fit", name, ("batch_size", *self.method.fitted))
+            choose("fit", name, ("batch_size", *self.method.fitted, *FITTED))
         if self.views.local_crops and not self.method.multi_crop:
             raise ValueError(
                 f"local_crops={self.views.local_crops} is for methods that take smaller crops "

@@ -205,7 +205,7 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
         form = FORMS[values["form"]]
         values = dict.fromkeys(option for option in OPTIONS if not form.takes(option)) | values
     if config.run.fit:  # a value that is given is not fitted to the images
-        values.setdefault("fit", tuple(n for n in config.run.fit if n not in values) or None)
+        values.setdefault("fit", tuple(n for n in config.run.fit if n not in values))
     config = _replaced(config, values)
     if of_range:  # what is missing of it follows from the other values
         eta, iota = (of_range.get(name, value_of(config, name)) for name in RANGE)

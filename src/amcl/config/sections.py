@@ -113,8 +113,8 @@ class RunSettings:
     batch_size: int = 256
     """Images a step, over all processes; each gives two views (MAE: one)."""
     fit: tuple[str, ...] | None = None
-    """Options that are lowered where there are few images; none: all stay as they are. By default
-    those that are neither typed nor read from a file."""
+    """Options that are changed to suit the images: lowered where they are few; those of views where
+    they are not RGB. By default those that are neither typed nor read from a file."""
     accumulate: int = 1
     """Number of parts that a batch is cut into, one after the other, to save memory. Negatives are
     those of a part."""

@@ -20,6 +20,7 @@ from amcl.data import (
     same_source,
     validation_source,
 )
+from amcl.data.images import counted
 from amcl.errors import RunError
 from amcl.evaluation.evaluation import Evaluation
 from amcl.evaluation.registry import PROTOCOLS
@@ -116,13 +117,35 @@ def input_transform(model: LoadedModel, crop: float | None, images: Images) -> T
         model: The model.
         crop: Share of the shorter side, as `EvaluationData` has it.
         images: The images, whose size decides about the crop where `crop` is None.
+
+    Raises:
+        ValueError: The images have another number of channels than the model takes.
     """
+    check_channels(model.name, model.backbone.channels, images)
     size = model.backbone.image_size
     if crop is None:
         crop = CROP if images.canvas[0] > size > SMALL else 0
     if not 0 <= crop <= 1:
         raise ValueError(f"crop must lie from 0 (no crop) to 1, got {crop}.")
     return Transform(image_size=size, mean=model.mean, std=model.std, crop=crop or None)
+
+
+def check_channels(model: str, channels: int, images: Images) -> None:
+    """Raise an error if images have another number of channels than a model takes.
+
+    Args:
+        model: Name of the model.
+        channels: Number of channels that it takes.
+        images: The images.
+    """
+    if images.channels == channels:
+        return
+    raise ValueError(
+        f"{model} takes images of {counted(channels, 'channel')}, and these have "
+        f"{images.channels}: name images of {counted(channels, 'channel')}, or a model of "
+        f"{images.channels}. `amcl pretrain --data FOLDER --init MODEL` "
+        "continues training from weights of RGB on images of other channels."
+    )
 
 
 def results_folder(model: LoadedModel, folder: Path | None) -> Path | None:

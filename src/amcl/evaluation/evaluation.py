@@ -27,7 +27,7 @@ class Evaluation:
     """Runs protocols on one model and one data set. Features are computed once for all of them.
 
     Args:
-        model: Any module that turns images (N, 3, S, S) into features (N, D).
+        model: Any module that turns images (N, C, S, S) into features (N, D).
         data: Images with labels, or without for protocols that need none; None for protocols that
             have images of their own.
         transform: How a test image becomes the input of the model.

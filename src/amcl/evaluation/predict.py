@@ -12,6 +12,7 @@ from amcl.checkpoints.evaluations import CLASSIFIER, FOLDER, read_results
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.data import default_workers, load_all_images
 from amcl.errors import RunError
+from amcl.evaluation.build import check_channels
 from amcl.evaluation.embeddings_file import check_new
 from amcl.evaluation.finetuning import load_classifier
 from amcl.files import expand_home, write_text
@@ -117,6 +118,7 @@ def predict(
     pictures = load_all_images(
         data, root=data_root, image_size=size, canvas=canvas, pixels=classifier.pixels
     )
+    check_channels(str(path), classifier.transform.channels, pictures.images)
     logits = features_of(
         classifier.model.to(device),
         pictures.images,

@@ -16,11 +16,11 @@ def patchify(images: torch.Tensor, patch: int) -> torch.Tensor:
     """Cut images into patches, row by row, as a vision transformer's tokens are ordered.
 
     Args:
-        images: Images (N, 3, S, S) with S a multiple of `patch`.
+        images: Images (N, C, S, S) of C channels, with S a multiple of `patch`.
         patch: Side of a patch in pixels.
 
     Returns:
-        Patches (N, L, patch²·3); the values of a patch run over its rows, columns and channels,
+        Patches (N, L, patch²·C); the values of a patch run over its rows, columns and channels,
         channels fastest (MAE).
 
     Example:
@@ -29,7 +29,7 @@ def patchify(images: torch.Tensor, patch: int) -> torch.Tensor:
     """
     if images.ndim != 4 or images.shape[2] != images.shape[3] or images.shape[2] % patch:
         raise ValueError(
-            f"patches of {patch} pixels are cut from square images (N, 3, S, S) whose side is a "
+            f"patches of {patch} pixels are cut from square images (N, C, S, S) whose side is a "
             f"multiple of {patch}, got {tuple(images.shape)}: resize the images."
         )
     n, channels, size, _ = images.shape
@@ -46,7 +46,7 @@ def unpatchify(patches: torch.Tensor, patch: int) -> torch.Tensor:
         patch: Side of a patch in pixels.
 
     Returns:
-        Images (N, 3, S, S).
+        Images (N, C, S, S).
 
     Example:
         >>> images = torch.randn(2, 3, 32, 32)

@@ -191,7 +191,8 @@ class Method(nn.Module):
         """Return the loss of the views of N images.
 
         Args:
-            views: Tensors (N, 3, S, S), the views of full size first. Their sizes may differ.
+            views: Tensors (N, C, S, S) of C channels, the views of full size first. Their sizes may
+                differ.
             watch: Keep statistics in `stats` and `terms`.
 
         Returns:
@@ -270,7 +271,7 @@ def pair(views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the two views of a method that compares two.
 
     Args:
-        views: Two tensors (N, 3, S, S).
+        views: Two tensors (N, C, S, S) of C channels.
 
     Returns:
         Both views.
@@ -286,7 +287,7 @@ def pair(views: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     if len(views) != 2:
         raise ValueError(
             f"this method compares two views of each image, got {len(views)}: give a list of two "
-            "tensors (N, 3, S, S)."
+            "tensors (N, C, S, S)."
         )
     first, second = views
     return first, second

@@ -237,7 +237,7 @@ class HeadMethod(Method):
         """Return the projections z of images.
 
         Args:
-            images: Images (N, 3, S, S).
+            images: Images (N, C, S, S) of C channels.
 
         Returns:
             Projections (C, N, D), with extra outputs of the temperature still attached.
@@ -249,7 +249,7 @@ class HeadMethod(Method):
         """Return what the loss compares of two views of N images.
 
         Args:
-            views: Two tensors (N, 3, S, S).
+            views: Two tensors (N, C, S, S) of C channels.
 
         Returns:
             Projections (C, N, D) of the first view, and their targets, of the second. Extra outputs

@@ -74,6 +74,7 @@ class MaskedSettings(MethodSettings):
             vit.embed_dim,
             vit.patch_embed.grid_size,
             patch_of(backbone),
+            channels=vit.patch_embed.proj.in_channels,
             dim=self.decoder_dim,
             depth=self.decoder_depth,
             heads=self.decoder_heads,
@@ -83,7 +84,7 @@ class MaskedSettings(MethodSettings):
         """Return the values to predict.
 
         Args:
-            images: Images (N, 3, S, S), or their noise.
+            images: Images (N, C, S, S), or their noise.
             patch: Side of a patch in pixels.
 
         Returns:
@@ -131,7 +132,7 @@ def noise_like(images: torch.Tensor, sigma: torch.Tensor, seeds: torch.Tensor) -
     The noise of an image follows from its seed alone, whatever batch or process it is in.
 
     Args:
-        images: Images (N, 3, S, S).
+        images: Images (N, C, S, S).
         sigma: σ of the noise of each image, (N,).
         seeds: Seed of each image, (N,).
 

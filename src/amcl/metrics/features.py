@@ -12,7 +12,7 @@ from amcl.files import digest
 from amcl.progress import Progress
 from amcl.seeds import generator
 from amcl.settings import not_a_tensor, positive_number, whole_number
-from amcl.views import Views, ViewSettings
+from amcl.views import Views, ViewSettings, suited
 from amcl.views.views import IMAGENET_MEAN, IMAGENET_STD
 
 BATCH = 256
@@ -21,11 +21,13 @@ PerChannel = tuple[float, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Transform:
-    """The model's input from stored images: uint8 (N, 3, H, W) → (N, 3, S, S), normalized.
+    """The model's input from stored images: (N, C, H, W) → float32 (N, C, S, S), normalized.
+
+    Stored images are uint8, uint16 or float32 of C channels, as many as there are means.
 
     Args:
         image_size: Side S of the input in pixels.
-        mean: Mean of the channels, for values in [0, 1]; by default that of ImageNet.
+        mean: Mean of each channel, for values in [0, 1]; by default that of ImageNet.
         std: Standard deviation of the channels; by default that of ImageNet.
         crop: Share of the shorter side that a central square takes, in the true shape of the
             image; None takes all of the image.
@@ -51,9 +53,20 @@ class Transform:
     def __call__(self, images: torch.Tensor, shapes: torch.Tensor | None = None) -> torch.Tensor:
         return self.views().plain(images, shapes, self.crop)
 
+    @property
+    def channels(self) -> int:
+        """Number C of channels of the images."""
+        return len(self.mean)
+
     def views(self, settings: ViewSettings | None = None) -> Views:
-        """Return random views of the same size and normalization."""
-        return Views(self.image_size, settings or ViewSettings(), mean=self.mean, std=self.std)
+        """Return random views of the same size and normalization.
+
+        Args:
+            settings: Settings of the views; None for the defaults that suit the channels.
+        """
+        if settings is None:
+            settings, _ = suited(ViewSettings(), self.channels)
+        return Views(self.image_size, settings, mean=self.mean, std=self.std)
 
 
 @dataclass(frozen=True)
@@ -88,7 +101,7 @@ def extract(
 
     Args:
         model: Any module that maps its input to features.
-        batches: Batches of stored images, uint8.
+        batches: Batches of stored images.
         prepare: Function that turns a batch into the model's input.
         device: Device of the model.
 
@@ -119,7 +132,7 @@ def features_of(
     """Compute features of all images that can be read.
 
     Args:
-        model: Any module that maps images (N, 3, S, S) to features (N, D).
+        model: Any module that maps images (N, C, S, S) to features (N, D).
         images: Images in memory, or files.
         transform: The model's input from stored images.
         device: Device of the model.
@@ -181,7 +194,7 @@ class AugmentedFeatures:
     """Features of a new random view of each image in every epoch.
 
     Args:
-        model: Any module that maps images (N, 3, S, S) to features (N, D).
+        model: Any module that maps images (N, C, S, S) to features (N, D).
         data: Labeled images.
         views: Maker of the views; the first of each image is used.
         dim: Width D of the features.

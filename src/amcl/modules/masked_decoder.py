@@ -1,6 +1,7 @@
 """The decoder of a masked autoencoder, and the embedding of noise levels.
 
-Shape letters: N images, L patches each, V of them visible, D the encoder's width, P = patch²·3.
+Shape letters: N images, L patches each, V of them visible, D the encoder's width, P = patch²·C of
+C channels.
 """
 
 import torch
@@ -20,6 +21,7 @@ class MaskedDecoder(nn.Module):
         encoder_dim: Width D of the encoder.
         grid: Rows and columns of patches.
         patch: Side of a patch in pixels.
+        channels: Number C of channels of the images.
         dim: Width of the decoder. The defaults of `dim`, `depth` and `heads` are MAE's for 224
             pixels.
         depth: Number of blocks.
@@ -40,13 +42,14 @@ class MaskedDecoder(nn.Module):
         grid: tuple[int, int],
         patch: int,
         *,
+        channels: int = 3,
         dim: int = 512,
         depth: int = 8,
         heads: int = 16,
     ) -> None:
         super().__init__()
-        sizes = {"encoder_dim": encoder_dim, "patch": patch, "dim": dim, "heads": heads}
-        for name, value in (sizes | {"depth": depth}).items():
+        sizes = {"encoder_dim": encoder_dim, "patch": patch, "channels": channels, "dim": dim}
+        for name, value in (sizes | {"depth": depth, "heads": heads}).items():
             whole_number(name, value)
         if dim % heads:
             raise ValueError(
@@ -60,7 +63,7 @@ class MaskedDecoder(nn.Module):
         self.grad_checkpointing = False
         """Compute the blocks again in the backward pass, to save memory."""
         self.norm = nn.LayerNorm(dim, eps=1e-6)
-        self.predict = nn.Linear(dim, patch**2 * 3)
+        self.predict = nn.Linear(dim, patch**2 * channels)
         self._init_weights()
 
     def _init_weights(self) -> None:

@@ -84,7 +84,7 @@ def encode_visible(network: nn.Module, images: torch.Tensor, masked: torch.Tenso
 
     Args:
         network: A plain vision transformer of timm.
-        images: Images (N, 3, S, S).
+        images: Images (N, C, S, S).
         masked: True for masked patches, (N, L).
 
     Returns:

@@ -117,4 +117,6 @@ def _footer(runs: Sequence[Run]) -> str:
     samples = [run.sample for run in runs if run.sample is not None]
     sources = dict.fromkeys(f"{len(sample)} {sample.source}" for sample in samples)
     images = f" Pairs, heads, neighbors and map are of {'; '.join(sources)}." if sources else ""
-    return f"Made from {', '.join(str(run.path) for run in runs)} by `amcl report`.{images}"
+    shown = dict.fromkeys(sample.shown for sample in samples if sample.shown)
+    bands = f" Pictures show {'; '.join(shown)}." if shown else ""
+    return f"Made from {', '.join(str(run.path) for run in runs)} by `amcl report`.{images}{bands}"

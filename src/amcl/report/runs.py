@@ -18,6 +18,7 @@ from amcl.analysis import (
 from amcl.checkpoints.evaluations import Result, read_results
 from amcl.checkpoints.run_folder import RunFolder, read_metrics
 from amcl.config import Config
+from amcl.data.display import Bands
 from amcl.errors import RunError
 from amcl.metrics.unlabeled import Separation
 from amcl.report.blocks import Beside, Block, Chart
@@ -44,6 +45,9 @@ class ReportSettings:
     """Folders of amcl curate with these runs, whose pages are linked."""
     seed: int = 0
     """Seed of the choice of images and of their views."""
+    bands: Bands | None = None
+    """Channels that pictures show as red, green and blue, counted from 1; none: the first three,
+    and gray where there are one or two. Values of more than 8 bits are stretched to be seen."""
 
     def __post_init__(self) -> None:
         choose("map", self.map, ("pca", "umap", "tsne"))
@@ -173,11 +177,13 @@ def _read(path: Path, name: str, settings: ReportSettings) -> Run:
 
 def _sample(path: Path, settings: ReportSettings) -> tuple[PairSample | None, str]:
     """Return the sample of a run, or the reason why its images or its checkpoint are missing."""
-    pairs = PairSettings(images=settings.images, seed=settings.seed)
+    pairs = PairSettings(images=settings.images, seed=settings.seed, bands=settings.bands)
     source = {"data": settings.data, "data_root": settings.data_root}
     try:
         return sample_of_run(path, pairs, **source), ""
     except (RunError, ValueError, OSError) as error:
-        if any(source.values()):  # an option that cannot be met is an error
+        if (
+            any(source.values()) or settings.bands is not None
+        ):  # an option that cannot be met is an error
             raise
         return None, str(error)

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 from amcl.config import Config
+from amcl.views.channels import FITTED, suited
 
 _STEPS = 8  # an epoch of few images has this many steps,
 _SMALL = 32  # unless that would take batches of fewer images
@@ -25,10 +26,23 @@ def suitable_batch(images: int, most: int, unit: int = 1) -> int:
     return max(most // unit, 1) * unit
 
 
-def fitted(config: Config, images: int, processes: int = 1) -> tuple[Config, list[str]]:
-    """Return the configuration with what `--fit` names made to suit the images, and the changes."""
+def fitted(
+    config: Config, images: int, processes: int = 1, channels: int = 3
+) -> tuple[Config, list[str]]:
+    """Return the configuration with what `--fit` names made to suit the images, and the changes.
+
+    Where it names nothing, views are made to suit the channels: those for RGB cannot be made.
+
+    Args:
+        config: The configuration.
+        images: Number of images.
+        processes: Number of processes.
+        channels: Number of channels of the images.
+    """
     names = config.run.fit or ()
-    notes: list[str] = []
+    fixed = () if config.run.fit is None else set(FITTED) - set(names)
+    views, notes = suited(config.views, channels, fixed)
+    config = replace(config, views=views)
     config = replace(config, run=replace(config.run, fit=None))
     if "batch_size" in names:
         run = config.run

@@ -36,6 +36,7 @@ from amcl.training.resume import check_unchanged, restore
 from amcl.training.saving import CheckpointPolicy
 from amcl.training.start import (
     FirstWeights,
+    check_channels,
     first_stage,
     first_weights,
     method_to_train,
@@ -110,7 +111,7 @@ def pretrain(
     with shared_errors(), StopRequest() as stop:
         with stop.at_once(before_training(folder)):
             data = load_data(config, trained_on(folder) if resume else None)
-        config, notes = fitted(config, len(data.train), fabric.world_size)
+        config, notes = fitted(config, len(data.train), fabric.world_size, data.channels)
         if fabric.is_global_zero:
             for note in notes:
                 logger.info(note)
@@ -178,9 +179,13 @@ def _train(
     resumed = None if begin is not None else folder.load_checkpoint()
     if resumed is not None and fabric.is_global_zero and not accept_changes:
         check_unchanged(resumed.state, config, data.train, folder, resumed.path)
-    weights = first_weights(config, folder, data.image_size) if resumed is None else None
+    weights = None
+    if resumed is not None:
+        check_channels(data, resumed)
+    else:
+        weights = first_weights(config, folder, data.image_size, data.channels)
     data = normalized_for(data, weights, resumed if run.init is not None else None)
-    method = method_to_train(config, data.image_size, weights)
+    method = method_to_train(config, data.image_size, weights, data.channels)
     plan.check_norms(method)
     method = prepared(method, config.hardware, fabric)
     watch = Watch(data, run.knn_k) if fabric.is_global_zero else None

@@ -1,5 +1,6 @@
 """Random views of each image of a batch: drawn on the CPU, made on the images' device."""
 
+from amcl.views.channels import suited
 from amcl.views.groups import ViewGroups
 from amcl.views.parameters import ViewParameters
 from amcl.views.settings import LETTERS, ViewSettings
@@ -13,4 +14,5 @@ __all__ = [
     "ViewParameters",
     "ViewSettings",
     "Views",
+    "suited",
 ]

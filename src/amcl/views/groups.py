@@ -22,7 +22,7 @@ class ViewGroups:
         settings: Settings of the views.
         num_views: Number of views of full size.
         patch: Pixels that the default size of local crops is a multiple of.
-        mean: Mean of the channels of images in [0, 1].
+        mean: Mean of each channel, for images in [0, 1].
         std: Standard deviation of the channels.
 
     Example:
@@ -85,7 +85,7 @@ class ViewGroups:
         *,
         channels_last: bool = False,
     ) -> list[torch.Tensor]:
-        """Make the views of uint8 images (N, 3, H, W).
+        """Make the views of stored images (N, C, H, W).
 
         Args:
             images: The images as they are stored.
@@ -93,7 +93,7 @@ class ViewGroups:
             channels_last: Return tensors in torch's channels-last memory format.
 
         Returns:
-            A float32 tensor (N, 3, S, S) for each view, normalized, the views of full size first.
+            A float32 tensor (N, C, S, S) for each view, normalized, the views of full size first.
         """
         all_views: list[torch.Tensor] = []
         for group, group_parameters in zip(self.groups, parameters, strict=True):

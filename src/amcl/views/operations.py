@@ -1,9 +1,10 @@
 """The operations of a view as pure functions on batches, with parameters of their own per image.
 
-Images are (3, N, H, W), float32 in [0, 1]: a contiguous plane a channel, so that color operations
-run over long stretches of memory. Each operation gives, image by image, what torchvision's of
-that name gives, and an image's result does not depend on the rest of the batch. Parameters may
-stay on the CPU while the images are elsewhere: choosing images there waits for no other device.
+Images are (C, N, H, W), float32, where 0 … 1 is the range of stored integers: a contiguous plane a
+channel, so that color operations run over long stretches of memory. Each operation on RGB gives,
+image by image, what torchvision's of that name gives, and an image's result does not depend on the
+rest of the batch. Parameters may stay on the CPU while the images are elsewhere: choosing images
+there waits for no other device.
 
 They are written by hand because they measure at least twice as fast on a CPU as kornia's
 (`benchmarks/results/views.md`).
@@ -24,8 +25,15 @@ _THINNEST = 4 * _TOUCH  # of a pixel: a thinner stretch might touch no pixel at 
 
 
 def planes(images: torch.Tensor) -> torch.Tensor:
-    """Turn uint8 images (N, 3, H, W) into float32 planes (3, N, H, W) in [0, 1]."""
-    return images.transpose(0, 1).to(torch.float32, memory_format=torch.contiguous_format).div_(255)
+    """Turn stored images (N, C, H, W) into float32 planes (C, N, H, W).
+
+    The largest integer of uint8 and uint16 becomes 1; float32 stays as it is.
+    """
+    x = images.transpose(0, 1)
+    if images.is_floating_point():
+        return x.contiguous()
+    top = torch.iinfo(images.dtype).max
+    return x.to(torch.float32, memory_format=torch.contiguous_format).div_(top)
 
 
 def apply_to(
@@ -82,7 +90,7 @@ def crop(images: torch.Tensor, rows: Taps, columns: Taps) -> torch.Tensor:
     """Cut boxes out of each image, resize them with antialias and mirror them, by `crop_taps`.
 
     It is torchvision's bilinear `resized_crop`, for boxes between pixels too. V boxes an image
-    give (3, V·N, size, size).
+    give (C, V·N, size, size).
     """
     # Columns first: all views read the same transposed images.
     across = _weighted_rows(images.mT.contiguous(), columns)
@@ -90,7 +98,7 @@ def crop(images: torch.Tensor, rows: Taps, columns: Taps) -> torch.Tensor:
 
 
 def jitter(images: torch.Tensor, factors: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """Change brightness, contrast, saturation and hue of each image in its own order; in place.
+    """Change brightness, contrast, saturation and hue of RGB images, each in its order; in place.
 
     factors: (N, 4), of which 1 (hue: 0) changes nothing; order: (N, 4), the index of the first,
     second, third and last operation. Hue goes before, between or after the other three, which are
@@ -180,6 +188,45 @@ def solarize(images: torch.Tensor, threshold: float) -> torch.Tensor:
     return torch.lerp(images, 1 - images, bright)
 
 
+def scale_contrast(images: torch.Tensor, factors: torch.Tensor) -> torch.Tensor:
+    """Change brightness and contrast of images of any channels; in place.
+
+    x ← b · (c·x + (1 − c)·m), with m the mean of each channel of each image. No value is cut off,
+    so that ranges other than [0, 1] stay as they are, and the order of the two does not matter.
+
+    factors: b and c of each image, (N, 2), of which 1 changes nothing.
+    """
+    brightness, contrast = factors.to(images.device).mT[..., None, None]
+    mean = images.mean(-1, keepdim=True).mean(-2, keepdim=True)
+    return images.mul_(brightness * contrast).add_(mean * (brightness * (1 - contrast)))
+
+
+def add_noise(images: torch.Tensor, sigma: torch.Tensor, seeds: torch.Tensor) -> torch.Tensor:
+    """Add Gaussian noise.
+
+    The noise of an image follows from its seed alone, on each kind of device.
+
+    sigma: σ in each channel of each image, (C, N); seeds: (N,).
+    """
+    noise = torch.empty_like(images.transpose(0, 1), memory_format=torch.contiguous_format)
+    generator = torch.Generator(images.device)
+    for image, seed in zip(noise, seeds.tolist(), strict=True):
+        image.normal_(generator=generator.manual_seed(seed))
+    return images.addcmul(noise.transpose(0, 1), sigma.to(images.device)[..., None, None])
+
+
+def set_channels(images: torch.Tensor, chosen: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Set some channels of some images to a value; in place.
+
+    chosen: True for these channels, (N, C); values: a value for each channel, (C,).
+    """
+    rows, channels = chosen.nonzero(as_tuple=True)
+    channels = channels.to(images.device)
+    values = values.to(images.device)[channels, None, None]
+    images[channels, rows.to(images.device)] = values.expand(-1, *images.shape[2:])
+    return images
+
+
 def _equal(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return 1.0 where equal, else 0.0: `lerp` by it is several times as fast as `where`."""
     return torch.eq(a, b, out=torch.empty_like(a))
@@ -215,7 +262,7 @@ def _at_least_thinnest(
 
 
 def _weighted_rows(images: torch.Tensor, taps: Taps) -> torch.Tensor:
-    """Return weighted sums of rows: (3, N, H, W) and taps (…, N, S, T) to (3, …·N, S, W).
+    """Return weighted sums of rows: (C, N, H, W) and taps (…, N, S, T) to (C, …·N, S, W).
 
     It is the product with a matrix that is zero but for T entries a row, which `embedding_bag` does
     without the zeros.

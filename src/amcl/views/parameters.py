@@ -32,6 +32,12 @@ class ViewParameters:
     """σ of the blur, 0 for none, (V, n)."""
     solarize: torch.Tensor
     """True where the view is solarized, (V, n)."""
+    dropped: torch.Tensor
+    """True for channels that become their mean, (V, n, C)."""
+    noise: torch.Tensor
+    """σ of the noise in standard deviations of each channel, 0 for none, (V, n)."""
+    noise_seed: torch.Tensor
+    """Seed of the noise, (V, n)."""
 
     def __len__(self) -> int:
         return self.boxes.shape[1]

@@ -16,16 +16,25 @@ LETTERS = {
     "c": "color dropping (grayscale)",
     "d": "color distortion (jitter)",
     "e": "horizontal flip",
+    "h": "channel drop",
+    "n": "noise",
     "s": "solarize",
 }
 
 
-def _rule(letter: str, name: str, *fields: str) -> Rule:
-    """Return the rule of settings that belong to an operation."""
+def _rule(letter: str, name: str, *fields: str, replaces: str = "") -> Rule:
+    """Return the rule of settings that belong to an operation.
+
+    Args:
+        letter: Letter of the operation.
+        name: Name of what it makes.
+        fields: Names of its settings.
+        replaces: Letters in whose place it may come where images are not RGB.
+    """
     return Rule(
         fields=fields,
         depends=("views",),
-        used=lambda values: letter in values["views"],
+        used=lambda values: any(each in values["views"] for each in letter + replaces),
         belongs=f"{name} (the letter {letter} in --views)",
     )
 
@@ -46,6 +55,8 @@ class ViewSettings:
         _rule("d", "color jitter", "jitter", "jitter_p"),
         _rule("e", "flips", "flip_p"),
         _rule("s", "solarize", "solarize_p", "solarize_threshold"),
+        _rule("h", "channel drop", "channel_drop_p", replaces="c"),
+        _rule("n", "noise", "noise_p", "noise_sigma", replaces="cds"),
         Rule(
             fields=("local_size", "local_scale", "local_blur_p"),
             depends=("local_crops",),
@@ -55,7 +66,8 @@ class ViewSettings:
     )
 
     operations: Annotated[str, tyro.conf.arg(name="views")] = "abcde"
-    """Operations that are on: a crop, b blur, c gray, d jitter, e flip, s solarize."""
+    """Operations that are on: a crop, b blur, c gray, d jitter, e flip, h channel drop, n noise, s
+    solarize. Where images are not RGB, others take the place of those on color."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Least and most share of the image's area that a crop takes."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
@@ -65,7 +77,8 @@ class ViewSettings:
     jitter_p: float = 0.8
     """Probability of the color jitter."""
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
-    """Strength of the jitter of brightness, contrast, saturation and hue (at most 0.5)."""
+    """Strength of the jitter of brightness, contrast, saturation and hue (at most 0.5). Images that
+    are not RGB have no saturation and no hue: 0 and 0."""
     gray_p: float = 0.2
     """Probability of grayscale."""
     blur_p: tuple[float, float] = (0.5, 0.5)
@@ -78,6 +91,12 @@ class ViewSettings:
     """Probability of solarize, in the first and in the second view, where "s" is on."""
     solarize_threshold: float = 0.5
     """Values from here to 1 are inverted by solarize."""
+    channel_drop_p: float = 0.2
+    """Probability that some channels, at most half of them, become their mean, where "h" is on."""
+    noise_p: float = 0.5
+    """Probability of Gaussian noise, where "n" is on."""
+    noise_sigma: tuple[float, float] = (0.02, 0.2)
+    """Least and most σ of the noise, in standard deviations of each channel."""
     min_overlap: float = 0.0
     """Least overlap of the two crops: the area they share over that of the smaller."""
     overlap: float | None = None
@@ -103,6 +122,8 @@ class ViewSettings:
             "flip_p",
             "jitter_p",
             "gray_p",
+            "channel_drop_p",
+            "noise_p",
             "solarize_threshold",
             "min_overlap",
             "local_blur_p",
@@ -111,7 +132,7 @@ class ViewSettings:
             _within(name, [getattr(self, name)], 1)
         for name in ("blur_p", "solarize_p"):
             _within(name, numbers(name, getattr(self, name), 2), 1)
-        for name in ("crop_scale", "local_scale", "crop_ratio", "blur_sigma"):
+        for name in ("crop_scale", "local_scale", "crop_ratio", "blur_sigma", "noise_sigma"):
             bounds = numbers(name, getattr(self, name), 2)
             _rising(name, bounds, most=1 if name.endswith("scale") else math.inf)
         _within("jitter", numbers("jitter", self.jitter, 4)[:3])

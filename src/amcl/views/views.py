@@ -5,8 +5,10 @@ from functools import partial
 
 import torch
 
+from amcl.seeds import seed_of
 from amcl.settings import whole_number
 from amcl.views import boxes, operations
+from amcl.views.channels import check_channels
 from amcl.views.parameters import ViewParameters
 from amcl.views.settings import ViewSettings, numbers
 
@@ -14,20 +16,26 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 _CPU_CHUNK = 2**20  # values that a CPU works on at once: few enough for its cache
 _DEFAULTS = ViewSettings()
+_SEEDS = 2**62
+_DTYPES = (torch.uint8, torch.uint16, torch.float32)
 
 
 class Views:
     """Random views of each image in a batch, made on the device of the images.
 
-    The operations are crop, flip, jitter, grayscale, blur and solarize, in this order, then
-    (x − mean) / std. All randomness is in `draw`: the same generator gives the same views on every
-    device, and a part of the batch gives that part of the views, bit for bit on a CPU. Operations
-    that are off draw their random numbers too, so that the others do not change.
+    The operations are crop, flip, jitter, grayscale, blur, solarize, noise and channel drop, in
+    this order, then (x − mean) / std. All randomness is in `draw`: the same generator gives the
+    same views on every device, but for the values of the noise, and a part of the batch gives that
+    part of the views, bit for bit on a CPU. Operations that are off draw their random numbers too,
+    so that the others do not change.
+
+    Images that are not RGB have operations of their own, see `suited`; of these images the jitter
+    cuts off no values. 8 bits, 16 bits and float32 become float32 at once.
 
     Args:
         size: Side of the views in pixels.
-        settings: Settings of the operations.
-        mean: Mean of the channels, for images in [0, 1]; by default that of ImageNet.
+        settings: Settings of the operations; an error if they are not for this number of channels.
+        mean: Mean of each of C channels, for images in [0, 1]; by default that of ImageNet.
         std: Standard deviation of the channels; by default that of ImageNet.
         count: Number of views of each image. Settings that differ between the first and the second
             view are those of the second in all further views.
@@ -60,12 +68,21 @@ class Views:
                 f"A blur of {self.taps} pixels is too wide for views of size = {size}: lower "
                 "blur_kernel, or leave 'b' out of views."
             )
-        mean = numbers("mean", mean, 3)
-        std = numbers("std", std, 3)
+        self.channels = whole_number("the number of means", len(mean), "give one for each channel")
+        mean = numbers("mean", mean, self.channels)
+        if len(std) != self.channels:
+            raise ValueError(
+                f"mean has {self.channels} numbers and std has {len(std)}: give one for each "
+                "channel of the images in both."
+            )
+        std = numbers("std", std, self.channels)
+        check_channels(settings, self.channels)
         if min(std) <= 0:
             raise ValueError(f"std must be above 0 in each channel, got {std}.")
-        self._factor = 1 / torch.tensor(std).view(3, 1, 1)
-        self._offset = -torch.tensor(mean).view(3, 1, 1) * self._factor
+        self._mean = torch.tensor(mean)
+        self._std = torch.tensor(std)
+        self._factor = 1 / self._std.view(-1, 1, 1)
+        self._offset = -self._mean.view(-1, 1, 1) * self._factor
 
     def draw(
         self, n: int, *, generator: torch.Generator, shapes: torch.Tensor | None = None
@@ -110,6 +127,7 @@ class Views:
             gray=happens(2, "c", settings.gray_p),
             sigma=(sigma + least_sigma) * happens(3, "b", settings.blur_p),
             solarize=happens(4, "s", settings.solarize_p),
+            **self._draw_on_channels(n, seed),
         )
 
     def __call__(
@@ -122,13 +140,13 @@ class Views:
         """Make the views.
 
         Args:
-            images: uint8 (N, 3, H, W).
+            images: uint8, uint16 or float32 (N, C, H, W), as they are stored.
             parameters: Result of `draw`; with ``parameters.first()`` there is one view. None draws
                 them from `generator`.
             generator: Source of randomness; None takes torch's global one.
 
         Returns:
-            Views (count, N, 3, size, size), float32, normalized.
+            Views (count, N, C, size, size), float32, normalized.
         """
         if parameters is None:
             if generator is None:
@@ -153,13 +171,13 @@ class Views:
         """Resize and normalize images, for a test.
 
         Args:
-            images: uint8 (N, 3, H, W).
+            images: uint8, uint16 or float32 (N, C, H, W), as they are stored.
             shapes: True heights and widths (N, 2) of images that are stored squashed.
             crop: Share of the shorter side that a central square takes, in the true shapes; None
                 takes all of the image as it is stored.
 
         Returns:
-            Images (N, 3, size, size), float32, normalized.
+            Images (N, C, size, size), float32, normalized.
         """
         n = len(images)
         crops = boxes.full_boxes(n) if crop is None else boxes.central_boxes(n, shapes, crop)
@@ -176,38 +194,39 @@ class Views:
         flip: torch.Tensor,
         colors: ViewParameters | None = None,
     ) -> torch.Tensor:
-        """Make views (V, N, 3, size, size) from boxes (V, N, 4): crop, color, normalize."""
-        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
-            raise ValueError(
-                f"images must be uint8 of shape (N, 3, H, W), got {images.dtype} of shape "
-                f"{tuple(images.shape)}: keep images as they are stored, 0 … 255, channels first."
-            )
+        """Make views (V, N, C, size, size) from boxes (V, N, 4): crop, color, normalize."""
+        self._check(images)
         count, n = flip.shape
+        channels = self.channels
         device = images.device
         height, width = images.shape[2:]
         step = max(1, n)
         if device.type == "cpu":
-            step = max(1, _CPU_CHUNK // (3 * max(count * self.size**2, height * width)))
+            step = max(1, _CPU_CHUNK // (channels * max(count * self.size**2, height * width)))
         rows, columns = operations.crop_taps(
             crops.to(device), flip.to(device), (height, width), self.size
         )
         factor = self._factor.to(device)
         offset = self._offset.to(device)
-        out = torch.empty(count, n, 3, self.size, self.size, device=device)
+        out = torch.empty(count, n, channels, self.size, self.size, device=device)
         for start in range(0, n, step):
             part = slice(start, start + step)
             planes = operations.planes(images[part])
             x = operations.crop(planes, rows.select(part), columns.select(part))
             if colors is not None:
                 self._color(x, colors.rows(start, start + step))
-            x = x.view(3, count, -1, self.size, self.size)
+            x = x.view(channels, count, -1, self.size, self.size)
             torch.addcmul(offset, x.permute(1, 2, 0, 3, 4), factor, out=out[:, part])
         return out
 
     def _color(self, x: torch.Tensor, parameters: ViewParameters) -> None:
-        """Jitter, gray, blur and solarize views (3, V·n, size, size); in place."""
+        """Jitter, gray, blur, solarize, noise and channel drop (C, V·n, size, size); in place."""
         if "d" in self.settings.operations:
-            operations.jitter(x, parameters.jitter.flatten(0, 1), parameters.order.flatten(0, 1))
+            factors = parameters.jitter.flatten(0, 1)
+            if self.channels == 3:
+                operations.jitter(x, factors, parameters.order.flatten(0, 1))
+            else:
+                operations.scale_contrast(x, factors[:, : operations.SATURATION])
         sigma = parameters.sigma.flatten()
         gray, blurred, solarized = (
             mask.flatten().nonzero().squeeze(1)
@@ -218,6 +237,50 @@ class Views:
         operations.apply_to(x, gray, operations.drop_color)
         operations.apply_to(x, blurred, blur)
         operations.apply_to(x, solarized, solarize)
+        if "n" in self.settings.operations:
+            noise = parameters.noise.flatten()
+            noisy = noise.nonzero().squeeze(1)
+            seeds = parameters.noise_seed.flatten()[noisy]
+            sigma = self._std.to(noise.device)[:, None] * noise[noisy]
+            operations.apply_to(x, noisy, partial(operations.add_noise, sigma=sigma, seeds=seeds))
+        if "h" in self.settings.operations:
+            operations.set_channels(x, parameters.dropped.flatten(0, 1), self._mean)
+
+    def _check(self, images: torch.Tensor) -> None:
+        """Raise an error unless these are stored images of our number of channels."""
+        if images.dtype not in _DTYPES or images.ndim != 4:
+            raise ValueError(
+                "images must be uint8, uint16 or float32 of shape (N, C, H, W), got "
+                f"{images.dtype} of shape {tuple(images.shape)}: keep images as they are stored, "
+                "with the channels first."
+            )
+        if images.shape[1] != self.channels:
+            raise ValueError(
+                f"these views are of images of {self.channels} channels, as many as there are "
+                f"means, and the images are {tuple(images.shape)}, (N, C, H, W): give a mean and a "
+                "std for each channel, and the channels first."
+            )
+
+    def _draw_on_channels(self, n: int, seed: int) -> dict[str, torch.Tensor]:
+        """Draw channel drops and noise, with a generator of their own: views of RGB have neither.
+
+        Of C channels up to half are dropped, any number of them as likely as another.
+        """
+        settings = self.settings
+        generator = torch.Generator().manual_seed(seed_of(seed, "channels"))
+        drop, many, noisy, strength = torch.rand(4, self.count, n, generator=generator)
+        rank = torch.rand(self.count, n, self.channels, generator=generator).argsort(-1).argsort(-1)
+        seeds = torch.randint(_SEEDS, (self.count, n), generator=generator)
+        most = max(self.channels // 2, 1)
+        number = (many * most).floor() + 1
+        drop = (drop < settings.channel_drop_p) & ("h" in settings.operations)
+        noisy = (noisy < settings.noise_p) & ("n" in settings.operations)
+        low, high = settings.noise_sigma
+        return {
+            "dropped": (rank < number[..., None]) & drop[..., None],
+            "noise": (low + (high - low) * strength) * noisy,
+            "noise_seed": seeds,
+        }
 
     def _draw_boxes(
         self, n: int, shapes: torch.Tensor | None, generator: torch.Generator

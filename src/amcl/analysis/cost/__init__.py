@@ -1,7 +1,13 @@
 """Costs of training and inference: parameters, FLOPs, seconds a step, memory."""
 
 from amcl.analysis.cost.comparison import Row, compare_cost, cost_table, rows
-from amcl.analysis.cost.count import Cost, backbone_flops, cost_of, image_size_of
+from amcl.analysis.cost.count import (
+    Cost,
+    backbone_flops,
+    channels_of,
+    cost_of,
+    image_size_of,
+)
 from amcl.analysis.cost.measure import STEPS, StepCost, measure_in_turns, measure_step
 
 __all__ = [
@@ -10,6 +16,7 @@ __all__ = [
     "Row",
     "StepCost",
     "backbone_flops",
+    "channels_of",
     "compare_cost",
     "cost_of",
     "cost_table",

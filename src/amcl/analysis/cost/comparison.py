@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from amcl.analysis.cost.count import Cost, cost_of, image_size_of
+from amcl.analysis.cost.count import Cost, channels_of, cost_of, image_size_of
 from amcl.analysis.cost.measure import StepCost
 from amcl.config import Config
 from amcl.results import Cell, Table
@@ -64,7 +64,8 @@ def compare_cost(base: Config, amcl: Config, image_size: int | None = None) -> t
         3.0
     """
     size = image_size or image_size_of(base)
-    return cost_of(base, size), cost_of(amcl, size)
+    channels = channels_of(base)
+    return cost_of(base, size, channels), cost_of(amcl, size, channels)
 
 
 def rows(costs: Sequence[Cost], measured: Sequence[StepCost] = ()) -> list[Row]:

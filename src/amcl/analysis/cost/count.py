@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from amcl.backbones import Backbone, BackboneSettings
-from amcl.config import Config
+from amcl.config import PLACEHOLDER, Config
 from amcl.data.builtin import SIZE
 from amcl.data.named import DATASETS
 from amcl.methods import Method, make_method
@@ -37,6 +37,8 @@ class Cost:
 
     image_size: int
     """Pixels a side of the views."""
+    channels: int
+    """Number of their channels."""
     batch_size: int
     """Images whose pairs are compared with each other: those of a step, or of a part of it."""
     parameters: dict[str, int]
@@ -70,12 +72,13 @@ class Cost:
         }
 
 
-def cost_of(config: Config, image_size: int | None = None) -> Cost:
+def cost_of(config: Config, image_size: int | None = None, channels: int = 3) -> Cost:
     """Count parameters and FLOPs of a configuration.
 
     Args:
         config: The configuration.
         image_size: Pixels a side of the views; None for that of the training.
+        channels: Number of channels of the images.
 
     Returns:
         Parameters by part, and FLOPs of training and inference.
@@ -88,7 +91,7 @@ def cost_of(config: Config, image_size: int | None = None) -> Cost:
     size = image_size_of(config) if image_size is None else whole_number("image_size", image_size)
     images = config.run.batch_size // config.run.accumulate
     with torch.device("meta"):
-        method = make_method(config.method, Backbone(config.backbone, size))
+        method = make_method(config.method, Backbone(config.backbone, size, channels=channels))
     parts = _parameters(method)
     sizes = ViewGroups(size, config.views, method.num_views, patch=method.backbone.patch).sizes
     with torch.no_grad():
@@ -96,22 +99,24 @@ def cost_of(config: Config, image_size: int | None = None) -> Cost:
     step = _flops(lambda: _loss(method, images, sizes).backward())
     return Cost(
         image_size=size,
+        channels=channels,
         batch_size=images,
         momentum=parts.pop("momentum", 0),
         parameters=parts,
         trained=sum(p.numel() for p in method.parameters() if p.requires_grad),
         forward_flops=forward / images,
         step_flops=step / images,
-        inference_flops=backbone_flops(config.backbone, size),
+        inference_flops=backbone_flops(config.backbone, size, channels),
     )
 
 
-def backbone_flops(settings: BackboneSettings, image_size: int) -> int:
+def backbone_flops(settings: BackboneSettings, image_size: int, channels: int = 3) -> int:
     """Count the FLOPs of a backbone for one image.
 
     Args:
         settings: The network.
         image_size: Pixels a side of the image.
+        channels: Number of its channels.
 
     Returns:
         The number of FLOPs, two for each multiplication with its addition.
@@ -121,8 +126,8 @@ def backbone_flops(settings: BackboneSettings, image_size: int) -> int:
         32342016
     """
     with torch.device("meta"), torch.no_grad():
-        backbone = Backbone(settings, image_size).eval()
-        return _flops(lambda: backbone(torch.empty(1, 3, image_size, image_size)))
+        backbone = Backbone(settings, image_size, channels=channels).eval()
+        return _flops(lambda: backbone(torch.empty(1, channels, image_size, image_size)))
 
 
 def image_size_of(config: Config) -> int:
@@ -150,6 +155,28 @@ def image_size_of(config: Config) -> int:
     return load_data(replace(config, data=replace(settings, memory=0.0, probe="none"))).image_size
 
 
+def channels_of(config: Config) -> int:
+    """Return the number of channels of the images; of a folder, a few pictures are read.
+
+    Args:
+        config: The configuration.
+
+    Returns:
+        The number that the configuration names, else 3 for named sets, and where no folder is
+        named.
+
+    Example:
+        >>> channels_of(Config())
+        3
+    """
+    settings = config.data
+    if isinstance(settings.channels, int):
+        return settings.channels
+    if settings.source in ("builtin", PLACEHOLDER) or settings.source in DATASETS:
+        return 3
+    return load_data(replace(config, data=replace(settings, memory=0.0, probe="none"))).channels
+
+
 def _parameters(method: Method) -> dict[str, int]:
     """Return the number of parameters by part, trained or not; parts without any are left out."""
     counts: dict[str, int] = {}
@@ -162,7 +189,8 @@ def _parameters(method: Method) -> dict[str, int]:
 
 def _loss(method: Method, images: int, sizes: Sequence[int]) -> torch.Tensor:
     """Return the loss of views without values. Masks have values: their patches count."""
-    views = [torch.empty(images, 3, size, size, device="meta") for size in sizes]
+    channels = method.backbone.channels
+    views = [torch.empty(images, channels, size, size, device="meta") for size in sizes]
     drawn = method.draw(images, generator("cost"))
     arguments: dict[str, Any] = {} if drawn is None else {"drawn": drawn}
     if method.settings.needs_labels:

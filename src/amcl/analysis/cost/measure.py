@@ -16,7 +16,6 @@ from amcl.analysis.cost.count import image_size_of
 from amcl.analysis.cost.memory import PeakMemory
 from amcl.config import Config
 from amcl.data import DataSet, MemoryImages, stream
-from amcl.data.file_dataset import MEAN, STD
 from amcl.errors import RunError
 from amcl.seeds import generator
 from amcl.settings import whole_number
@@ -26,6 +25,7 @@ from amcl.training.prepare import prepared
 from amcl.training.pretraining_task import PretrainingTask
 from amcl.training.start import method_to_train
 from amcl.training.trainer import Trainer
+from amcl.views import suited
 
 STEPS = 10
 _CLASSES = 10  # of random images, for methods that learn from labels
@@ -66,6 +66,7 @@ def measure_step(
     *,
     images: int | None = None,
     image_size: int | None = None,
+    channels: int = 3,
 ) -> StepCost:
     """Time training steps on random images, in a new process with random weights and one device.
 
@@ -74,6 +75,7 @@ def measure_step(
         steps: Number of steps.
         images: Number of images to draw from, at least a batch; None for a batch.
         image_size: Pixels a side of the images; None for that of the training.
+        channels: Number of channels of the images.
 
     Returns:
         Seconds of each step, and the memory that was taken.
@@ -88,7 +90,9 @@ def measure_step(
         >>> len(cost.seconds), cost.batch_size  # doctest: +SKIP
         (3, 128)
     """
-    (cost,) = measure_in_turns([config], steps, images=images, image_size=image_size)
+    (cost,) = measure_in_turns(
+        [config], steps, images=images, image_size=image_size, channels=channels
+    )
     return cost
 
 
@@ -98,6 +102,7 @@ def measure_in_turns(
     *,
     images: int | None = None,
     image_size: int | None = None,
+    channels: int = 3,
 ) -> list[StepCost]:
     """Measure several configurations in turns, A B A B: the machine is then the same for all.
 
@@ -109,6 +114,7 @@ def measure_in_turns(
         steps: Number of steps of each.
         images: Number of images to draw from, at least a batch; None for a batch.
         image_size: Pixels a side of the images; None for that of each training.
+        channels: Number of channels of the images.
 
     Returns:
         The cost of each configuration, in their order.
@@ -123,7 +129,7 @@ def measure_in_turns(
         >>> ratio = amcl.median / base.median  # doctest: +SKIP
     """
     whole_number("steps", steps)
-    jobs = [_Job.of(config, steps, images, image_size) for config in configs]
+    jobs = [_Job.of(config, steps, images, image_size, channels) for config in configs]
     with ExitStack() as stack:
         trainers = []
         for job in jobs:  # one warms up after the other
@@ -151,10 +157,15 @@ class _Job:
     config: Config
     steps: int
     image_size: int
+    channels: int
     images: int
 
     @staticmethod
-    def of(config: Config, steps: int, images: int | None, image_size: int | None) -> "_Job":
+    def of(
+        config: Config, steps: int, images: int | None, image_size: int | None, channels: int
+    ) -> "_Job":
+        views, _ = suited(config.views, channels)
+        config = replace(config, views=views)
         size = image_size or image_size_of(config)
         # Enough epochs for all steps, on one device, from random weights.
         run = replace(config.run, epochs=max(config.run.epochs, WARM_UP + steps), init=None)
@@ -163,6 +174,7 @@ class _Job:
             replace(config, run=run, hardware=hardware),
             steps,
             size,
+            channels,
             max(images or 0, run.batch_size),
         )
 
@@ -233,11 +245,12 @@ class _Steps:
         size = job.image_size
         fabric = make_fabric(config.hardware)
         fabric.launch()
-        data = _random_images(config, size, job.images)
+        data = _random_images(config, size, job.channels, job.images)
         self.device = fabric.device
         self.memory = PeakMemory(fabric.device)
         plan = Plan.of(config, data, fabric)
-        method = prepared(method_to_train(config, size, None), config.hardware, fabric)
+        method = method_to_train(config, size, None, job.channels)
+        method = prepared(method, config.hardware, fabric)
         self._trainer = Trainer(fabric, PretrainingTask(fabric, config, plan, data, method))
         self._batches = stream(data.train, plan.indices(0), workers=0)
 
@@ -257,9 +270,9 @@ class _Steps:
         return time.perf_counter() - begin
 
 
-def _random_images(config: Config, image_size: int, images: int) -> DataSet:
+def _random_images(config: Config, image_size: int, channels: int, images: int) -> DataSet:
     side = config.data.canvas or image_size
-    shape = (images, 3, side, side)
+    shape = (images, channels, side, side)
     random = generator("cost", "images")
     pixels = torch.randint(256, shape, dtype=torch.uint8, generator=random)
     return DataSet(
@@ -268,6 +281,6 @@ def _random_images(config: Config, image_size: int, images: int) -> DataSet:
         labels=torch.arange(images) % _CLASSES,
         probe=None,
         image_size=image_size,
-        mean=MEAN,
-        std=STD,
+        mean=(0.5,) * channels,
+        std=(0.3,) * channels,
     )

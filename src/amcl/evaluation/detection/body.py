@@ -64,6 +64,11 @@ def pyramid_backbone(
         The settings without "auto", notes on what was chosen, and a copy of the backbone with its
         pyramid.
     """
+    if backbone.channels != 3:
+        raise ValueError(
+            f"detection reads RGB images alone, and this backbone takes {backbone.channels} "
+            "channels: choose a backbone that was trained on RGB."
+        )
     vit = is_vit(backbone.network)
     if not vit:
         _check_convolutional(backbone.settings.name, settings)

@@ -20,16 +20,18 @@ def classifier(
     classes: int,
     *,
     image_size: int,
+    channels: int = 3,
     drop_path: float = 0.0,
     scratch: bool = False,
     seed: int = 0,
 ) -> nn.Module:
-    """Return a network from images (N, 3, S, S) to logits (N, classes).
+    """Return a network from images (N, C, S, S) to logits (N, classes).
 
     Args:
         backbone: The network to start from, which is left as it is.
         classes: Number of classes.
         image_size: Side S of the images.
+        channels: Number C of their channels.
         drop_path: Rate of stochastic depth.
         scratch: Take fresh weights instead of those of the backbone.
         seed: Fresh weights follow from it.
@@ -54,7 +56,7 @@ def classifier(
                 f"{type(backbone).__name__} cannot: give an amcl.backbones.Backbone, or "
                 "scratch=False and drop_path=0."
             )
-        return _of_module(backbone, classes, image_size)
+        return _of_module(backbone, classes, (channels, image_size, image_size))
 
 
 def parameter_groups(
@@ -130,10 +132,10 @@ def _of_backbone(backbone: Backbone, classes: int, drop_path: float, scratch: bo
     return classified
 
 
-def _of_module(backbone: nn.Module, classes: int, image_size: int) -> nn.Module:
+def _of_module(backbone: nn.Module, classes: int, image: tuple[int, int, int]) -> nn.Module:
     body = copy.deepcopy(backbone).cpu().eval()
     with torch.no_grad():
-        shape = body(torch.zeros(1, 3, image_size, image_size)).shape
+        shape = body(torch.zeros(1, *image)).shape
     if len(shape) != 2:
         raise ValueError(
             f"the backbone turned 1 image into {tuple(shape)}: it must give one vector for each, "

@@ -133,6 +133,7 @@ def finetune(
         backbone,
         classes,
         image_size=transform.image_size,
+        channels=transform.channels,
         drop_path=settings.drop_path,
         scratch=settings.scratch,
         seed=seed,

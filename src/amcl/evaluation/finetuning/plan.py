@@ -10,7 +10,7 @@ import torch
 from amcl.schedule import lr_factor
 from amcl.seeds import generator
 from amcl.settings import choose, non_negative, positive_number, whole_number
-from amcl.views import ViewSettings
+from amcl.views import ViewSettings, suited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,8 @@ class FinetuneSettings:
     erase: float = 0.25
     """Probability that a random rectangle of an image becomes noise."""
     views: str = "ae"
-    """Random operations on images: a crop, b blur, c gray, d jitter, e flip, s solarize."""
+    """Random operations on images: a crop, b blur, c gray, d jitter, e flip, h channel drop, n
+    noise, s solarize; c is for RGB, and so are the saturation and the hue of d."""
     crop_scale: tuple[float, float] = (0.08, 1.0)
     """Least and most share of the picture's area that a crop takes."""
     jitter: tuple[float, float, float, float] = (0.4, 0.4, 0.4, 0.1)
@@ -98,14 +99,21 @@ class FinetuneSettings:
         """Return the highest learning rate, that of the head."""
         return (self.scratch_lr if self.scratch else self.lr) * self.batch_size / 256
 
-    def view_settings(self) -> ViewSettings:
-        """Return the settings of training views; solarize is as likely as in a second view."""
-        return ViewSettings(
+    def view_settings(self, channels: int = 3) -> ViewSettings:
+        """Return the settings of training views; solarize is as likely as in a second view.
+
+        Args:
+            channels: Number of channels of the images. Where it is not 3, the default of the jitter
+                is without saturation and hue.
+        """
+        settings = ViewSettings(
             operations=self.views,
             crop_scale=self.crop_scale,
             jitter=self.jitter,
             solarize_p=(ViewSettings().solarize_p[1],) * 2,
         )
+        is_default = self.jitter == type(self).jitter
+        return suited(settings, channels, ("views",) if is_default else ("views", "jitter"))[0]
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class SavedClassifier:
     """A classifier that was read from its file, in evaluation mode."""
 
     model: nn.Module
-    """Images (N, 3, S, S) → logits (N, K)."""
+    """Images (N, C, S, S) → logits (N, K)."""
     classes: tuple[str, ...]
     """Names of the classes."""
     transform: Transform
@@ -100,7 +100,8 @@ def load_classifier(path: Path) -> SavedClassifier:
             "a classifier written by `amcl evaluate RUN --protocols finetune` of this version."
         )
     classes = tuple(metadata["classes"])
-    model = _network(metadata["network"], len(classes))
+    transform = _transform(metadata["transform"])
+    model = _network(metadata["network"], len(classes), transform.channels)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -108,16 +109,16 @@ def load_classifier(path: Path) -> SavedClassifier:
     return SavedClassifier(
         model=model.eval(),
         classes=classes,
-        transform=_transform(metadata["transform"]),
+        transform=transform,
         pixels=PixelFormat.from_metadata(metadata, path),
     )
 
 
-def _network(settings: dict[str, Any], classes: int) -> nn.Module:
+def _network(settings: dict[str, Any], classes: int, channels: int) -> nn.Module:
     size = settings["image_size"]
     with own_randomness():
-        backbone = Backbone(BackboneSettings.from_metadata(settings), size)
-    return classifier(backbone, classes, image_size=size)
+        backbone = Backbone(BackboneSettings.from_metadata(settings), size, channels=channels)
+    return classifier(backbone, classes, image_size=size, channels=channels)
 
 
 def _transform(values: dict[str, Any]) -> Transform:

@@ -62,7 +62,7 @@ class FinetuningTask(Task):
         self.seed = seed
         self.workers = workers
         self.identity = identity or {}
-        self.views = transform.views(settings.view_settings())
+        self.views = transform.views(settings.view_settings(transform.channels))
         self.losses: list[float] = []
         """Mean loss of each epoch."""
         self.unreadable: dict[str, str] = {}
@@ -156,7 +156,7 @@ class FinetuningTask(Task):
 def mixed(
     images: torch.Tensor, labels: torch.Tensor, classes: int, settings: FinetuneSettings
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Erase parts of images (N, 3, S, S) and mix them in pairs.
+    """Erase parts of images (N, C, S, S) and mix them in pairs.
 
     Random numbers are drawn from the global generators of Python, NumPy and torch.
 

@@ -1,6 +1,6 @@
 """The protocol "unlabeled": measures of features that need no labels."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from amcl.data.split import sample
 from amcl.evaluation.evaluation import Evaluation
@@ -8,7 +8,7 @@ from amcl.evaluation.registry import Outcome, register_protocol
 from amcl.metrics.features import pair_features
 from amcl.metrics.unlabeled import unlabeled
 from amcl.settings import whole_number
-from amcl.views import ViewSettings
+from amcl.views import ViewSettings, suited
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,8 @@ class UnlabeledSettings:
     images: int = 2000
     """Number of images, or all where there are fewer."""
     views: str = "abcde"
-    """Operations of the two views: a crop, b blur, c gray, d jitter, e flip, s solarize."""
+    """Operations of the two views: a crop, b blur, c gray, d jitter, e flip, h channel drop, n
+    noise, s solarize. The default is changed for images that are not RGB."""
 
     def __post_init__(self) -> None:
         if whole_number("images", self.images, "choose 2 or more") < 2:
@@ -41,11 +42,15 @@ def run_unlabeled(evaluation: Evaluation, settings: UnlabeledSettings) -> Outcom
         images = evaluation.data.probe.queries.images
         split = evaluation.data.probe.split
     chosen = images.subset(sample(len(images), settings.images, evaluation.seed))
+    fixed = () if settings.views == UnlabeledSettings.views else ("views",)
+    views, notes = suited(
+        ViewSettings(operations=settings.views), evaluation.transform.channels, fixed
+    )
     features, unreadable = pair_features(
         evaluation.model,
         chosen,
         evaluation.transform,
-        evaluation.transform.views(ViewSettings(operations=settings.views)),
+        evaluation.transform.views(views),
         device=evaluation.device,
         workers=evaluation.workers,
         seed=evaluation.seed,
@@ -53,6 +58,8 @@ def run_unlabeled(evaluation: Evaluation, settings: UnlabeledSettings) -> Outcom
     evaluation.note_unreadable(unreadable)
     return Outcome(
         metrics=unlabeled(*features),
+        settings=asdict(settings) | {"views": views.operations},
+        details={"notes": notes},
         split=split,
         images={"images": features.shape[1], "sha256": chosen.identity()},
     )

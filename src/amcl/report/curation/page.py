@@ -11,6 +11,7 @@ from urllib.parse import quote
 from amcl.analysis import plane
 from amcl.curation import COLUMNS, Curation
 from amcl.data import Images, default_workers, load_all_images
+from amcl.data.display import Bands
 from amcl.files import write_text
 from amcl.printable import printable
 from amcl.report.curation.galleries import Gallery, galleries, rows_to_show, thresholds
@@ -41,6 +42,7 @@ def curation_page(
     data_root: Path | None = None,
     workers: int | None = None,
     command: Sequence[str] | None = None,
+    bands: Bands | None = None,
 ) -> Path:
     """Write a page on a curation, `curation.html` in its folder.
 
@@ -53,6 +55,8 @@ def curation_page(
         workers: Processes that decode pictures; None for one a core.
         command: Words of the command that made the curation, for the one that applies another
             threshold; None for those of the default options.
+        bands: Channels that pictures show as red, green and blue, counted from 1; None for the
+            first three, and for the first in gray where there are one or two.
 
     Returns:
         The path of the page.
@@ -70,7 +74,7 @@ def curation_page(
     shown = galleries(curation)
     rows = rows_to_show(curation, shown, MOST_IMAGES)
     others = list(dict.fromkeys(i.other for g in shown for i in g.items if i.other))
-    pictures = _Pictures(data_root, default_workers() if workers is None else workers)
+    pictures = _Pictures(data_root, default_workers() if workers is None else workers, bands)
     uris = pictures.of_rows(curation, rows)
     if others:
         uris += pictures.of_others(curation, others, BUDGET - sum(map(len, uris)))
@@ -86,6 +90,7 @@ class _Pictures:
 
     data_root: Path | None
     workers: int
+    bands: Bands | None
 
     def of_rows(self, curation: Curation, rows: Sequence[int]) -> list[str]:
         images, names = self._load(curation, curation.info["data"]["source"])
@@ -99,12 +104,14 @@ class _Pictures:
                 f"{curation.info['data']['source']} holds other images than those of "
                 f"{curation.folder}: curate into a new folder."
             )
-        return thumbnail_uris(images, [readable[row] for row in rows], BUDGET, self.workers)
+        shown = [readable[row] for row in rows]
+        return thumbnail_uris(images, shown, BUDGET, self.workers, self.bands)
 
     def of_others(self, curation: Curation, others: Sequence[str], budget: int) -> list[str]:
         images, names = self._load(curation, curation.info["settings"]["against"])
         indices = {name: index for index, name in enumerate(names)}
-        return thumbnail_uris(images, [indices[name] for name in others], budget, self.workers)
+        shown = [indices[name] for name in others]
+        return thumbnail_uris(images, shown, budget, self.workers, self.bands)
 
     def _load(self, curation: Curation, source: str) -> tuple[Images, list[str]]:
         size = curation.info["model"]["image_size"]

@@ -40,7 +40,11 @@ def thumbnail(pixels: torch.Tensor, shape: tuple[int, int] | None = None) -> Ima
 
 
 def thumbnail_uris(
-    images: Images, indices: Sequence[int], budget: int, workers: int = 0
+    images: Images,
+    indices: Sequence[int],
+    budget: int,
+    workers: int = 0,
+    bands: Sequence[int] | None = None,
 ) -> list[str]:
     """Return thumbnails as `data:` addresses.
 
@@ -51,11 +55,14 @@ def thumbnail_uris(
         indices: Indices of the images, the most important first.
         budget: Characters that all addresses may have together: the images beyond it have none.
         workers: Processes that decode files.
+        bands: Channels to show, of images that are not RGB; see `Display.of`, which is made of the
+            first images, so that all are stretched alike.
 
     Returns:
         The address of each image; "" for one that cannot be read or is beyond the budget.
     """
     uris: dict[int, str] = {}
+    display: Display | None = None
     steps = torch.tensor(indices, dtype=torch.long).split(_CHUNK)
     batches = stream(images, steps, workers=workers, replace=False)
     display: Display | None = None
@@ -65,6 +72,9 @@ def thumbnail_uris(
                 display = Display.of(batch.pixels)
             shown = batch.pixels if display is None else display(batch.pixels)
             shapes = [None] * len(batch.pixels) if batch.shapes is None else batch.shapes.tolist()
+            if display is None and len(batch.pixels):
+                display = Display.of(batch.pixels, bands)
+            shown = batch.pixels if display is None else display(batch.pixels)
             for index, pixels, shape in zip(
                 batch.select(step).tolist(), shown, shapes, strict=True
             ):

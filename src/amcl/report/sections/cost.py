@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Sequence
 from statistics import median
 
-from amcl.analysis.cost import cost_of, cost_table, image_size_of
-from amcl.backbones import stored_image_size
+from amcl.analysis.cost import channels_of, cost_of, cost_table, image_size_of
+from amcl.backbones import stored_input
 from amcl.checkpoints.run_folder import RunFolder
 from amcl.config import Config
 from amcl.errors import RunError
@@ -44,14 +44,14 @@ def cost(runs: Sequence[Run]) -> Section:
 def _table(runs: Sequence[Run]) -> Table:
     """Return the runs side by side; one run beside its baseline."""
     names = [run.name for run in runs]
-    costs = [cost_of(run.config, _size(run)) for run in runs]
+    costs = [cost_of(run.config, *_input(run)) for run in runs]
     paces = [dict(_pace(run)) for run in runs]
     if len(runs) == 1:
         names = ["this run"]
         base = _baseline(runs[0].config)
         if base is not None and base != runs[0].config:
             names.insert(0, "baseline")
-            costs.insert(0, cost_of(base, _size(runs[0])))
+            costs.insert(0, cost_of(base, *_input(runs[0])))
             paces.insert(0, {})
     labels = dict.fromkeys(label for pace in paces for label in pace)
     more = {label: [pace.get(label, MISSING) for pace in paces] for label in labels}
@@ -73,22 +73,23 @@ def _baseline(config: Config) -> Config | None:
     return as_published(config) if config.method.has_heads else None
 
 
-def _size(run: Run) -> int:
-    """Return the pixels a side of the views, also where the images are gone."""
+def _input(run: Run) -> tuple[int, int]:
+    """Return pixels a side, and channels, of the views, also where the images are gone."""
     backbone = RunFolder(run.path).backbone
     if run.sample is not None:
-        return int(run.sample.views.shape[-1])
+        return int(run.sample.views.shape[-1]), run.sample.channels
     if backbone.is_file():
-        image_size = stored_image_size(backbone)
-        if image_size is not None:
-            return image_size
-    return image_size_of(run.config)
+        stored = stored_input(backbone)
+        if stored is not None:
+            channels, size = stored
+            return size, channels
+    return image_size_of(run.config), channels_of(run.config)
 
 
 def _reason(run: Run) -> str:
     """Return why a run cannot be counted, if the size of its images is unknown; else ""."""
     try:
-        _size(run)
+        _input(run)
     except (RunError, ValueError, OSError) as error:
         return f"parameters and FLOPs are missing: {error}"
     return ""
