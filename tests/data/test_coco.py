@@ -306,12 +306,16 @@ def test_categories_that_are_kept(tmp_path):
 
 def test_categories_that_are_not_there(tmp_path):
     root = write_set(tmp_path)
-    with pytest.raises(ValueError, match="--categories 'dgo': .* did you mean dog. They have cat"):
+    with pytest.raises(
+        ValueError, match=r"--categories 'dgo': .* did you mean dog\? They have cat"
+    ):
         load_coco(root, categories=("cat", "dgo"))
     content = table()
     content["categories"].append({"id": 77, "name": "unicorn"})
     root = write_set(tmp_path / "rare", content, content)
-    with pytest.raises(ValueError, match="'unicorn': none of the .* training images has an object"):
+    with pytest.raises(
+        ValueError, match=r"'unicorn': none of the .* training images has an object"
+    ):
         load_coco(root, categories=("unicorn",))
 
 
