@@ -338,6 +338,10 @@ def without(name, index, key):
     return content
 
 
+def square(side):
+    return [0, 0, side, 0, side, side, 0, side]
+
+
 def rle(height=HEIGHT, width=WIDTH, counts=None):
     counts = [height * width] if counts is None else counts
     return {"size": [height, width], "counts": counts}
@@ -393,6 +397,7 @@ def doubled(name):
         (damaged("annotations", 1, segmentation=[[0, 1, 2, 3, 4, "5"]]), "else than numbers"),
         (damaged("annotations", 1, segmentation=[[0, 1, 2, 3, 4, 1e7]]), "coordinate 1e.07"),
         (damaged("annotations", 1, segmentation=[[-1e6, 0, 1e6, 1] * 9]), "outline of"),
+        (damaged("annotations", 1, segmentation=[square(50)]), "a polygon, is 50 × 50 .* 30 × 20"),
         (damaged("annotations", 1, segmentation=rle(40, 30)), "30 × 40 pixels .* 30 × 20"),
         (damaged("annotations", 1, segmentation=rle(counts=[5, 6])), "add up to 11 instead of 600"),
         (damaged("annotations", 1, segmentation=rle(counts=[-1, 601])), "whole numbers from 0"),
