@@ -34,8 +34,12 @@ def test_a_timm_model_and_a_second_run(data, tmp_path, monkeypatch, capsys):
     assert result.settings["scratch"]
     assert set(result.details["box_classes"]) == {"circle", "square", "triangle"}
     monkeypatch.setattr(Trainer, "train_step", lambda *_: pytest.fail("it is trained again"))
+    [file] = (tmp_path / "detections/resnet10t/evaluation").glob("*.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model": {}}))
     assert main(command) == 0
-    assert "has this result" in capsys.readouterr().err
+    output = capsys.readouterr()
+    assert "has this result" in output.err
+    assert "resnet10t on shapes, test" in output.out
 
 
 def test_seeds_are_compared(data, tmp_path, capsys):
