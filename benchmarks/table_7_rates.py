@@ -1,6 +1,6 @@
 """Learning rates for the detectors of table 7 at scale cpu, on pictures that it does not report.
 
-    python benchmarks/table_7_rates.py                    # from scratch, 20 epochs: some minutes each
+    python benchmarks/table_7_rates.py                         # from scratch, 20 epochs of each
     python benchmarks/table_7_rates.py --epochs 1 --rates 1e-3  # quick, to see that it runs
 
 Precisions are in benchmarks/results/table_7_rates.json.
