@@ -34,15 +34,22 @@ def test_a_timm_model_and_a_second_run(data, tmp_path, monkeypatch, capsys):
     assert result.settings["scratch"]
     assert set(result.details["box_classes"]) == {"circle", "square", "triangle"}
     monkeypatch.setattr(Trainer, "train_step", lambda *_: pytest.fail("it is trained again"))
+    [file] = (tmp_path / "detections/resnet10t/evaluation").glob("*.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model": {}}))
     assert main(command) == 0
-    assert "has this result" in capsys.readouterr().err
+    output = capsys.readouterr()
+    assert "has this result" in output.err
+    assert "resnet10t on shapes, test" in output.out
 
 
 def test_seeds_are_compared(data, tmp_path, capsys):
+    categories = ["--categories", "square", "circle"]
     for seed in ("0", "1"):
         out = ["--seed", seed, "--out", str(tmp_path / seed)]
-        assert main(["detect", *NETWORK, "--data", str(data), *QUICK, *out]) == 0
-    capsys.readouterr()
+        assert main(["detect", *NETWORK, "--data", str(data), *QUICK, *categories, *out]) == 0
+    output = capsys.readouterr()
+    assert "Mask R-CNN on 8 images of 2 classes" in output.err
+    assert "categories square, circle" in output.out
     words = ["compare", str(tmp_path / "0"), str(tmp_path / "1"), "--metrics", "box_AP"]
     assert main([*words, "--json", str(tmp_path / "compare.json")]) == 0
     [row] = json.loads((tmp_path / "compare.json").read_text())["rows"]
@@ -60,6 +67,11 @@ def test_seeds_are_compared(data, tmp_path, capsys):
         (["resnet10t", "--scratch", "--data", "DATA", "--image-size", "100"], "--image-size"),
         (["resnet10t", "--scratch", "--data", "DATA", "--batch-size", "99"], "--batch-size"),
         (["resnet10t", "--data", "DATA", "--epoch", "3"], "did you mean --epochs"),
+        (
+            ["resnet10t", "--scratch", "--data", "DATA", "--categories", "cirle"],
+            "did you mean circle",
+        ),
+        (["resnet10t", "--data", "DATA", "--categories", "square", "square"], "each be named once"),
         (["no-such-model", "--data", "DATA"], "there is no timm model"),
     ],
 )

@@ -306,12 +306,16 @@ def test_categories_that_are_kept(tmp_path):
 
 def test_categories_that_are_not_there(tmp_path):
     root = write_set(tmp_path)
-    with pytest.raises(ValueError, match="--categories 'dgo': .* did you mean dog. They have cat"):
+    with pytest.raises(
+        ValueError, match=r"--categories 'dgo': .* did you mean dog\? They have cat"
+    ):
         load_coco(root, categories=("cat", "dgo"))
     content = table()
     content["categories"].append({"id": 77, "name": "unicorn"})
     root = write_set(tmp_path / "rare", content, content)
-    with pytest.raises(ValueError, match="'unicorn': none of the .* training images has an object"):
+    with pytest.raises(
+        ValueError, match=r"'unicorn': none of the .* training images has an object"
+    ):
         load_coco(root, categories=("unicorn",))
 
 
@@ -332,6 +336,10 @@ def without(name, index, key):
     content = table()
     del content[name][index][key]
     return content
+
+
+def square(side):
+    return [0, 0, side, 0, side, side, 0, side]
 
 
 def rle(height=HEIGHT, width=WIDTH, counts=None):
@@ -389,6 +397,7 @@ def doubled(name):
         (damaged("annotations", 1, segmentation=[[0, 1, 2, 3, 4, "5"]]), "else than numbers"),
         (damaged("annotations", 1, segmentation=[[0, 1, 2, 3, 4, 1e7]]), "coordinate 1e.07"),
         (damaged("annotations", 1, segmentation=[[-1e6, 0, 1e6, 1] * 9]), "outline of"),
+        (damaged("annotations", 1, segmentation=[square(50)]), "a polygon, is 50 × 50 .* 30 × 20"),
         (damaged("annotations", 1, segmentation=rle(40, 30)), "30 × 40 pixels .* 30 × 20"),
         (damaged("annotations", 1, segmentation=rle(counts=[5, 6])), "add up to 11 instead of 600"),
         (damaged("annotations", 1, segmentation=rle(counts=[-1, 601])), "whole numbers from 0"),

@@ -7,9 +7,11 @@ import pytest
 
 from amcl.config.fields import changes, spelled
 from amcl.experiments import ENTRIES, SCALES
+from amcl.experiments.filled_table import FilledTable
 from amcl.experiments.paper.numbers import TABLE_3, TABLE_4, TABLE_5, TABLE_6, TABLE_8
-from amcl.experiments.specs import AMCL, BASELINE, NONE
+from amcl.experiments.specs import AMCL, BASELINE, NONE, SCRATCH, SIDE
 from amcl.recipes import default
+from amcl.results import Measurement
 
 PAPER = SCALES["paper"]
 
@@ -105,6 +107,30 @@ def test_numbers_of_other_sets_are_told():
     papers = {tuple(c.labels.values()): c.paper for c in specs[0].cells}
     assert papers["cifar100", AMCL, "MoCo"] == 69.3
     assert papers["pictures", AMCL, "MoCo"] == 92.9
+
+
+SIDES_WITH_GAIN = (BASELINE, AMCL, f"gain of {AMCL}")
+
+
+def test_table_7_compares_with_the_same_network_from_scratch():
+    [spec] = ENTRIES["table-7"].make(SCALES["cpu"], ("cifar10",))
+    scratch = [cell for cell in spec.cells if cell.metric.scratch]
+    assert {cell.labels[SIDE] for cell in scratch} == {SCRATCH}
+    assert [c.metric.name for c in scratch] == ["box AP", "box AP50", "mask AP"]
+    assert len({cell.config.backbone for cell in spec.cells}) == 1
+    values = {"baseline": 0.2, AMCL: 0.3, SCRATCH: 0.1}
+    measured = tuple(
+        Measurement.of({0: values[cell.labels[SIDE]], 1: values[cell.labels[SIDE]]})
+        for cell in spec.cells
+    )
+    table = FilledTable(spec, measured).table()
+    assert table.header == ["backbone", "method", "side", "box AP", "box AP50", "mask AP"]
+    rows = [[str(getattr(cell, "text", cell)) for cell in row] for row in table.rows]
+    assert [row[1:3] for row in rows] == [
+        *([method, side] for method in ("MoCo v3", "LGP") for side in SIDES_WITH_GAIN),
+        [NONE, SCRATCH],
+    ]
+    assert rows[-1][3:] == ["10.0 ± 0.0"] * 3
 
 
 def cells(name):

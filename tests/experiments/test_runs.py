@@ -11,9 +11,10 @@ from amcl.analysis import PairSample, PairSettings, sample_of_run
 from amcl.checkpoints import read_metrics
 from amcl.config import HardwareSettings
 from amcl.config.fields import with_values
+from amcl.evaluation import DetectionSettings
 from amcl.experiments import runs as module
 from amcl.experiments.runs import SharedRuns, pair_metrics
-from amcl.experiments.specs import FIRST_LOSS, KNN, LOSS, CellSpec, TableSpec, of_pairs
+from amcl.experiments.specs import BOX_AP, FIRST_LOSS, KNN, LOSS, CellSpec, TableSpec, of_pairs
 
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -89,6 +90,25 @@ def test_numbers_are_those_of_the_run(tmp_path, config):
     kept = json.loads((run / "analysis" / "pairs-16-0-100bins.json").read_text())
     assert auroc == kept["auroc_heads"]
     assert kept == pytest.approx(pair_metrics(sample_of_run(run, PairSettings(images=16))))
+
+
+def test_cells_from_scratch_take_the_network_of_their_run(tmp_path, config, monkeypatch):
+    calls = []
+
+    def evaluate(config, run, protocols, split, settings):
+        calls.append((run, protocols, settings["detect"]))
+        return {"detect_box_AP_test": 0.25}
+
+    monkeypatch.setattr(module, "evaluate_run", evaluate)
+    settings = {"detect": DetectionSettings(data="builtin", epochs=7)}
+    pool = SharedRuns(
+        path=tmp_path, base_of=lambda c: config, pairs=PairSettings(), settings=settings
+    )
+    asked = spec(config, LOSS, replace(BOX_AP, scratch=True))
+    tables, _ = pool.fill([asked, asked], [0], tell=lambda line: None)
+    assert [table.measurements[1].mean for table in tables] == [0.25, 0.25]
+    # Once for both tables, and never by the sweep, which would take the weights of the run.
+    assert calls == [(pool.run(config, 0), ["detect"], replace(settings["detect"], scratch=True))]
 
 
 def test_runs_are_told_apart_by_their_settings(config):

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy.exc
 
 from amcl.errors import RunError
+from amcl.results import Record
 from amcl.sweep import SweepFolder, engine, grid, liveness, storage, sweep
 from amcl.sweep import runs as module
 from tiny_runs import quiet
@@ -87,6 +88,23 @@ def test_what_two_processes_want_is_done_by_the_first(tmp_path, tiny, trained, m
     assert trained == ["seed=0"]
     assert [t.state.name for t in folder.study.trials] == ["COMPLETE", "FAIL", "FAIL"]
     assert [r.status for r in folder.records()] == ["complete"]
+
+
+def test_protocols_with_images_of_their_own_are_asked_every_time(tmp_path):
+    """Their numbers in a record may be of other images: the protocol knows what it has measured."""
+
+    def runs(protocol):
+        return module.SweepRuns(
+            names=("seed=0",),
+            folder=SweepFolder(tmp_path),
+            points={},
+            protocols=(protocol,),
+            required_metrics={},
+        )
+
+    record = Record(name="seed=0", metrics={"knn_top1_validation": 0.5, "detect_box_AP_test": 0.1})
+    assert runs("knn").is_done(record)
+    assert not runs("detect").is_done(record)
 
 
 def test_a_run_that_kills_its_processes_is_given_up(tmp_path, tiny, trained, monkeypatch):

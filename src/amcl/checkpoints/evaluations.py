@@ -192,6 +192,8 @@ def describe(result: Result) -> str:
         value = result.settings.get(name)
         if value is True:
             settings.append(name)
+        elif isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+            settings += [f"{name} {', '.join(value)}"] if value else []
         elif value not in (None, False):
             settings.append(f"{name} {value}")
     settings += [_choice(result.details, name) for name in ("lr", "cost") if name in result.details]

@@ -149,14 +149,13 @@ def main(args: list[str]) -> None:
         )
         result = evaluation.run("detect")
     if fabric.is_global_zero:
-        show(result, folder)
+        show(result, model.name, folder)
 
 
-def show(result: Result, folder: Path) -> None:
+def show(result: Result, name: str, folder: Path) -> None:
     """Print the precisions, and the files that were written."""
     console = results_console()
     console.print()
-    name = result.model["name"]
     print_line(f"{name} on {result.data}, {result.split}, in %", console)
     console.print(precision_table(result).to_terminal(console.width))
     print_line(describe(result), console)

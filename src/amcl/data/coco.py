@@ -193,8 +193,9 @@ class CocoSet:
         """Return the places of the objects of an image among those of all."""
         image = self._indices[index]
         start, stop = self._annotations.ends[image : image + 2].tolist()
-        rows: NDArray[np.int64] = np.arange(start, stop)
-        return rows[self._annotations.labels[start:stop] != _LEFT_OUT]
+        kept = self._annotations.labels[start:stop] != _LEFT_OUT
+        rows: NDArray[np.int64] = np.arange(start, stop)[kept]
+        return rows
 
     def _rles(self, index: int) -> list[Rle] | None:
         if self._masks is None:

@@ -18,6 +18,7 @@ Rle = dict[str, Any]
 """Run lengths of a mask, column by column: {"size": [height, width], "counts": bytes}."""
 
 _FAR = 10**6  # pixels: a coordinate beyond is a mistake, and integers in C would overflow
+_OVERSHOOT = 2  # size of a polygon, at most, as a multiple of that of its image
 _LONGEST_OUTLINE = 1 << 23  # pixels: each takes 80 bytes in C
 
 
@@ -168,13 +169,13 @@ class SegmentationReader:
             self._counts += _compressed(value, size)
         elif isinstance(value, list):
             for ring in value:
-                self._add_ring(ring)
+                self._add_ring(ring, size)
         elif value is not None:
             raise ValueError(f"its segmentation is {value!r:.60} instead of polygons or an RLE")
         self._rings.append(len(self._ring_ends) - 1)
         self._count_ends.append(len(self._counts))
 
-    def _add_ring(self, ring: Any) -> None:
+    def _add_ring(self, ring: Any, size: tuple[int, int]) -> None:
         if not isinstance(ring, list) or len(ring) % 2:
             raise ValueError(
                 f"its segmentation has {ring!r:.60} instead of a polygon [x, y, x, y, …]"
@@ -199,6 +200,8 @@ class SegmentationReader:
             length = np.abs(points - np.roll(points, 1, axis=0)).max(1).sum()
             if length > _LONGEST_OUTLINE:
                 raise ValueError(f"its polygon has an outline of {length:,.0f} pixels")
+        if high - low > min(size):  # else it fits
+            _check_extent(ring, size)
         self._ring_ends.append(len(self._numbers))
 
     def finish(self) -> Segmentations:
@@ -209,6 +212,17 @@ class SegmentationReader:
             np.frombuffer(self._rings, np.int64),
             np.frombuffer(self._counts, np.uint8),
             np.frombuffer(self._count_ends, np.int64),
+        )
+
+
+def _check_extent(ring: list[float], size: tuple[int, int]) -> None:
+    """Raise an error if a polygon is much larger than its image: some points may be outside."""
+    height, width = size
+    wide, high = (max(ring[axis::2]) - min(ring[axis::2]) for axis in (0, 1))
+    if wide > _OVERSHOOT * width + 1 or high > _OVERSHOOT * height + 1:
+        raise ValueError(
+            f"its mask, a polygon, is {wide:,.0f} × {high:,.0f} pixels large and its image "
+            f"{width} × {height}: it may be of the image before that was resized"
         )
 
 

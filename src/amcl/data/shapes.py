@@ -17,9 +17,9 @@ from amcl.seeds import seed_of
 from amcl.text_files import to_json
 
 CLASSES = ("circle", "square", "triangle")
-VERSION = 1  # raised when the pictures change, so that they are drawn again
-_TRAIN = 200
-_TEST = 50
+VERSION = 2  # raised when the pictures change, so that they are drawn again
+_TRAIN = 300
+_TEST = 100
 _SIZE = (96, 128)
 _EMPTY = 16  # one picture of this number has no shapes
 _MOST = 6  # shapes in a picture

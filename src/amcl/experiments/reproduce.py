@@ -115,6 +115,7 @@ def reproduce(
     settings = size.protocols
     if entry.detection:
         settings = _with_detection(entry, size, detection_data, data_root)
+        specs = [spec.with_note(_note_on_images(settings["detect"].data)) for spec in specs]
     elif detection_data is not None:
         raise ValueError(f"--detection-data is for table-7: {name} trains no detectors.")
     runs = _shared_runs(size, folder / "runs", data_root, hardware, settings)
@@ -159,6 +160,16 @@ def _with_detection(
                 "name another folder with --detection-data."
             )
     return scale.protocols | {"detect": replace(settings, data=folder or settings.data)}
+
+
+def _note_on_images(data: str) -> str:
+    """Return a note on the images that detectors are trained on."""
+    if data != "builtin":
+        return f"Detectors are trained on {data}."
+    return (
+        "Detectors are trained on drawn pictures of circles, squares and triangles "
+        "(`amcl detect --data builtin`), which say nothing of photographs."
+    )
 
 
 def _shared_runs(

@@ -41,7 +41,7 @@ def format_value(value: Any) -> str:
         '0.4,none'
     """
     if isinstance(value, list | tuple):
-        return ",".join(map(format_value, value))
+        return ",".join(map(format_value, value)) or "()"
     return str(value).lower() if isinstance(value, bool | None) else str(value)
 
 

@@ -19,7 +19,7 @@ logger = logging.getLogger("amcl")
     DetectionSettings,
     needs_labels=False,
     own_images=True,
-    shown=("recipe", "epochs", "image_size", "batch_size", "scratch"),
+    shown=("recipe", "categories", "epochs", "image_size", "batch_size", "scratch"),
 )
 def run_detect(evaluation: Evaluation, settings: DetectionSettings) -> Outcome:
     """Train and measure a detector; with a folder, all of it is kept beside the result."""
