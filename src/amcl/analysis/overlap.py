@@ -155,7 +155,7 @@ def _by_overlap(
 def _draw(ax: "Axes", side: ByOverlap, enough: torch.Tensor) -> None:
     x = ((torch.arange(BINS) + 0.5) / BINS)[enough].numpy()
     low, high = side.quartiles[:, enough].numpy()
-    ax.fill_between(x, low, high, color=FAINT, alpha=0.4, lw=0, label="half of the pairs")
+    ax.fill_between(x, low, high, color=FAINT, alpha=0.4, lw=0, label="middle half of the pairs")
     several = len(side.heads) > 1
     width = 5 if several else 2  # heads are drawn upon their mean, which may be theirs exactly
     label = "mean of heads" if several else "mean"

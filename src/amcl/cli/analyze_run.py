@@ -76,4 +76,6 @@ def run(args: list[str]) -> None:
     else:
         print_line(f"  τ⁺          {result.tau.correlation}", console)
     print_line(f"  similarity  {result.similarity.correlation}", console)
+    if result.tau_by_similarity is not None:
+        print_line(f"of τ⁺ with the similarity: {result.tau_by_similarity}", console)
     print_line(f"{out / JSON}, {out / PICTURE}", console)
