@@ -75,6 +75,7 @@ def measure(folder: Path, canvas: int, seed: int) -> dict[str, Any]:
         "counts": {kind: [int(rows.sum()) for rows in both] for kind, both in groups.items()},
         "told": told,
         "partners": {name: partners(planted, each.nearest) for name, each in near.items()},
+        "alone": alone(made["amcl"].features(), groups),
         "flags": flags(planted, made["amcl"]),
         "added": added(odd, groups),
         "correlations": correlations(odd, groups["blurred"][1]),
@@ -161,6 +162,27 @@ def partners(planted: Sequence[Planted], nearest: torch.Tensor) -> dict[str, flo
         if right:
             shares[kind] = sum(right) / len(right)
     return shares
+
+
+def alone(
+    features: torch.Tensor, groups: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+) -> dict[str, dict[str, float]]:
+    """Return how well low typicality tells a picture that is the only one of its kind.
+
+    Those of one kind are not each other's neighbors then, as they are where many are planted.
+    """
+    x = unit_features(features)
+    result = {}
+    for kind in ODD:
+        if kind not in groups:
+            continue
+        positive, negative = groups[kind]
+        others = x[~positive]
+        distances = torch.zeros(len(x))
+        distances[positive] = -(x[positive] @ others.T).topk(10).values.mean(1)
+        distances[~positive] = -nearest_images(others, 10, show_progress=False)[0].mean(1)
+        result[kind] = _told(distances, positive, negative)
+    return result
 
 
 def flags(planted: Sequence[Planted], ours: Curation) -> dict[str, dict[str, float]]:

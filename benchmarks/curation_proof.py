@@ -147,7 +147,7 @@ def _section(name: str, by_seed: dict[str, dict[str, Any]]) -> str:
     odd = (*ODD, WRONG)
     return f"""## {TITLES[name]}
 
-{len(runs)} seeds, each with other pictures, networks and views; mean ± standard deviation.
+Seeds: {len(runs)}, each with other pictures, networks and views; mean ± standard deviation.
 {counts["exact"][1]} clean pictures without copies; of each kind: {numbers} (first seed).
 
 Copies: AUROC in percent against clean pictures without copies, higher scores first.
@@ -170,6 +170,11 @@ low values.
 The same: precision at k in percent.
 
 {_told_table(runs, odd, "precision")}
+
+The same where each is the only one of its kind: AUROC and precision at k of low typicality in the
+features of AMCL, without neighbors of the same kind.
+
+{_table("", odd[:-1], _alone(runs, odd[:-1]))}
 
 What `amcl curate` does by itself, with SimCLR + AMCL: percent of each kind in a group of copies
 (copies: in that of the picture that they are a copy of), and among the outliers.
@@ -214,6 +219,13 @@ def _named(
     return {
         name: [spread([run[part][name][column] for run in runs]) for column in columns]
         for name in runs[0][part]
+    }
+
+
+def _alone(runs: Sequence[dict[str, Any]], kinds: Sequence[str]) -> dict[str, list[str]]:
+    return {
+        title: [spread([run["alone"][kind][name] for run in runs]) for kind in kinds]
+        for name, title in (("auroc", "AUROC"), ("precision", "precision at k"))
     }
 
 

@@ -210,6 +210,14 @@ def picture(results: Results) -> "Figure":
     return figure
 
 
+def record(results: Results) -> None:
+    """Write the numbers, the tables and the picture."""
+    note = "Repeat with `python benchmarks/curation_selection.py --stl10 …`."
+    text = f"{page(results)}\n{conditions()}. {note}\n"
+    write_results("curation_selection", "Accuracy after labeling", text, results)
+    save_png(picture(results), PICTURE)
+
+
 def main() -> None:
     """Measure the sets and seeds, and write the results; those that are not measured are kept."""
     parser = argparse.ArgumentParser(
@@ -227,10 +235,7 @@ def main() -> None:
             folder = args.work / f"{name}-{seed}"
             test, truth = test_pictures(name, args.stl10, canvas(folder))
             results.setdefault(name, {})[str(seed)] = measure(folder, test, truth, seed)
-            note = "Repeat with `python benchmarks/curation_selection.py --stl10 …`."
-            text = f"{page(results)}\n{conditions()}. {note}\n"
-            write_results("curation_selection", "Accuracy after labeling", text, results)
-            save_png(picture(results), PICTURE)
+            record(results)
 
 
 if __name__ == "__main__":
