@@ -68,6 +68,12 @@ def crop_overlap(pairs: CropPairs, seed: int = 0) -> CropOverlap:
 
     Raises:
         ValueError: All crops overlap by the same share.
+
+    Example:
+        >>> iou = torch.linspace(0.1, 0.9, 40).view(20, 2)
+        >>> pairs = CropPairs(iou=iou, tau=1 - iou[None], similarity=iou[None], source="toy")
+        >>> print(crop_overlap(pairs).tau.correlation)
+        -1.00 (-1.00 to -1.00)
     """
     if pairs.iou.amax() - pairs.iou.amin() < 1e-4:
         raise ValueError(
