@@ -169,8 +169,8 @@ def _draw(ax: "Axes", side: ByOverlap, enough: torch.Tensor) -> None:
     for c, head in enumerate(side.heads if several else ()):
         color = PALETTE[c % (len(PALETTE) - 1)]
         dashes = (3 * c, (4, 3 * len(side.heads) - 1))
-        style = {"color": color, "lw": 1.4, "linestyle": dashes, "marker": "o", "ms": 2}
-        ax.plot(x, head[enough].numpy(), label=f"head {c + 1}", **style)
+        label = f"head {c + 1}"
+        ax.plot(x, head[enough].numpy(), "o", color=color, lw=1.4, ls=dashes, ms=2, label=label)
     ax.set_xlim(0, 1)
 
 
