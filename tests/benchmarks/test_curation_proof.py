@@ -176,7 +176,7 @@ def test_a_tiny_proof_from_pictures_to_tables(benchmark, planted, monkeypatch):
     assert "| random |" in selection.page({"stl10": {"0": result}})
 
 
-@pytest.mark.parametrize("name", ["curation_proof"])
+@pytest.mark.parametrize("name", ["curation_proof", "curation_selection"])
 def test_the_page_shows_what_is_kept(benchmark, name):
     kept = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
     page = (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
