@@ -35,22 +35,30 @@ KINDS = (*COPIES, *ODD, WRONG)
 """Kinds that are told from clean pictures. Misclassified are clean ones of which kNN, by the labels
 of the other clean pictures and the features of AMCL, names a wrong class; against those that it
 names rightly."""
+TRAINED = ("amcl", "simclr", "tau")
+UNTRAINED = "untrained"
+NETWORKS = (*TRAINED, UNTRAINED)
 PAIRS = 4
 _NEIGHBORS = 20
 _FOLDS = 5
 
 
-def curations(folder: Path, canvas: int, seed: int) -> dict[str, Curation]:
-    """Curate the planted pictures with each model, and with a network that is not trained."""
-    data = str(folder / "pictures")
-    untrained = open_model("resnet10t", width=0.25, stem="standard", image_size=32, seed=seed)
-    models = {name: open_model(folder / name) for name in ("amcl", "simclr", "tau")}
-    out = folder / "curations"
+def curations(
+    folder: Path, canvas: int, seed: int, names: Sequence[str] = NETWORKS
+) -> dict[str, Curation]:
+    """Curate the planted pictures with trained models, and with a network that is not trained."""
     settings = CurationSettings(pairs=PAIRS, seed=seed)
-    return {
-        name: curate(model, data, out / name, settings, canvas=canvas, workers=0)
-        for name, model in {**models, "untrained": untrained}.items()
-    }
+    made = {}
+    for name in names:
+        if name == UNTRAINED:
+            network = {"width": 0.25, "stem": "standard", "image_size": 32}
+            model = open_model("resnet10t", **network, seed=seed)
+        else:
+            model = open_model(folder / name)
+        out = folder / "curations" / name
+        data = str(folder / "pictures")
+        made[name] = curate(model, data, out, settings, canvas=canvas, workers=0)
+    return made
 
 
 def measure(folder: Path, canvas: int, seed: int) -> dict[str, Any]:
@@ -63,7 +71,7 @@ def measure(folder: Path, canvas: int, seed: int) -> dict[str, Any]:
     near: dict[str, Neighbors] = {name: neighbors(x) for name, x in hashes(files).items()}
     near["pixels"] = neighbors(pixel_features(files))
     near |= {name: neighbors(curation.features()) for name, curation in made.items()}
-    views = {name: _view_scores(folder, name, canvas, seed) for name in ("amcl", "simclr", "tau")}
+    views = {name: _view_scores(folder, name, canvas, seed) for name in TRAINED}
     copies = copy_scores(made["amcl"], near, pixel_copies(files))
     odd = odd_scores(made, near, views, files)
     groups = groups_of(planted, made["amcl"].features())
@@ -75,6 +83,7 @@ def measure(folder: Path, canvas: int, seed: int) -> dict[str, Any]:
         "counts": {kind: [int(rows.sum()) for rows in both] for kind, both in groups.items()},
         "told": told,
         "partners": {name: partners(planted, each.nearest) for name, each in near.items()},
+        "alone": alone(made["amcl"].features(), groups),
         "flags": flags(planted, made["amcl"]),
         "added": added(odd, groups),
         "correlations": correlations(odd, groups["blurred"][1]),
@@ -161,6 +170,27 @@ def partners(planted: Sequence[Planted], nearest: torch.Tensor) -> dict[str, flo
         if right:
             shares[kind] = sum(right) / len(right)
     return shares
+
+
+def alone(
+    features: torch.Tensor, groups: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+) -> dict[str, dict[str, float]]:
+    """Return how well low typicality tells a picture that is the only one of its kind.
+
+    Those of one kind are not each other's neighbors then, as they are where many are planted.
+    """
+    x = unit_features(features)
+    result = {}
+    for kind in ODD:
+        if kind not in groups:
+            continue
+        positive, negative = groups[kind]
+        others = x[~positive]
+        distances = torch.zeros(len(x))
+        distances[positive] = -(x[positive] @ others.T).topk(10).values.mean(1)
+        distances[~positive] = -nearest_images(others, 10, show_progress=False)[0].mean(1)
+        result[kind] = _told(distances, positive, negative)
+    return result
 
 
 def flags(planted: Sequence[Planted], ours: Curation) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from curation_measures import ODD, WRONG, measure
@@ -29,10 +29,15 @@ from results_files import RESULTS, conditions, write_results
 
 from amcl.data.cifar10 import read
 from amcl.data.named import data_root
+from amcl.drawing import DARK, figure_of, save_png
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SETS = ("cifar10", "stl10")
 TITLES = {"cifar10": "CIFAR-10, 32 pixels", "stl10": "STL-10, 96 pixels"}
 CLEAN_PICTURES = 8000
+PICTURE = RESULTS.parent.parent / "docs" / "images" / "curation-scores.png"
 EPOCHS = {"cifar10": 30, "stl10": 40}
 SIMCLR = "--method simclr --plain --projector-last-norm plain"
 MODELS = {
@@ -41,6 +46,21 @@ MODELS = {
     "tau": f"{SIMCLR} --temperature uncertainty --tau 0.05",
 }
 """Options of the models; τ and TaU's scale are those chosen in docs/tuning.md."""
+SHOWN = {
+    "column outlier_rank, first": "outlier_rank",
+    "column nearest_cosine, low": "nearest_cosine, low",
+    "column ambiguity": "ambiguity",
+    "column uncertainty": "uncertainty (τ⁺)",
+    "column uncertainty_spread": "uncertainty_spread",
+    "similarity of views, low, AMCL": "similarity of views, low",
+    "uncertainty, TaU": "TaU's uncertainty",
+    "loss, AMCL": "loss",
+    "kNN distance, pixels": "kNN distance of pixels",
+    "outlier_rank, untrained": "outlier_rank, untrained network",
+    "blur (variance of the Laplacian, low)": "blur",
+    "file size, small": "small file",
+}
+"""Scores in the picture, with their labels."""
 TRAINING = (
     "--image-size 32 --labels none --probe none --backbone resnet10t --stem standard --width 0.25 "
     "--batch-size 256 --optimizer adamw --lr 0.005 --weight-decay 1e-4 --warmup-epochs 1 "
@@ -127,7 +147,7 @@ def _section(name: str, by_seed: dict[str, dict[str, Any]]) -> str:
     odd = (*ODD, WRONG)
     return f"""## {TITLES[name]}
 
-{len(runs)} seeds, each with other pictures, networks and views; mean ± standard deviation.
+Seeds: {len(runs)}, each with other pictures, networks and views; mean ± standard deviation.
 {counts["exact"][1]} clean pictures without copies; of each kind: {numbers} (first seed).
 
 Copies: AUROC in percent against clean pictures without copies, higher scores first.
@@ -150,6 +170,11 @@ low values.
 The same: precision at k in percent.
 
 {_told_table(runs, odd, "precision")}
+
+The same where each is the only one of its kind: AUROC and precision at k of low typicality in the
+features of AMCL, without neighbors of the same kind.
+
+{_table("", odd[:-1], _alone(runs, odd[:-1]))}
 
 What `amcl curate` does by itself, with SimCLR + AMCL: percent of each kind in a group of copies
 (copies: in that of the picture that they are a copy of), and among the outliers.
@@ -197,6 +222,13 @@ def _named(
     }
 
 
+def _alone(runs: Sequence[dict[str, Any]], kinds: Sequence[str]) -> dict[str, list[str]]:
+    return {
+        title: [spread([run["alone"][kind][name] for run in runs]) for kind in kinds]
+        for name, title in (("auroc", "AUROC"), ("precision", "precision at k"))
+    }
+
+
 def _flag_table(runs: Sequence[dict[str, Any]]) -> str:
     return _table("kind", ("grouped", "outlier"), _named(runs, "flags", ("grouped", "outlier")))
 
@@ -204,6 +236,40 @@ def _flag_table(runs: Sequence[dict[str, Any]]) -> str:
 def _added_table(runs: Sequence[dict[str, Any]]) -> str:
     sets = tuple(runs[0]["added"][ODD[0]])
     return _table("kind", sets, _named(runs, "added", sets))
+
+
+def picture(results: Results) -> "Figure":
+    """Return charts of the AUROC of some scores for each kind of odd picture, a panel for a set."""
+    kinds = (*ODD, WRONG)
+    names = [name for name in SETS if name in results]
+    figure = figure_of(1.6 + 3.7 * len(names), 4.4)
+    axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
+    for ax, name in zip(axes, names, strict=True):
+        runs = list(results[name].values())
+        told = [run["told"] for run in runs]
+        values = [
+            [100 * fmean(by_kind[kind][score]["auroc"] for by_kind in told) for kind in kinds]
+            for score in SHOWN
+        ]
+        ax.imshow(values, cmap="RdBu", vmin=0, vmax=100, aspect="auto")
+        for y, row in enumerate(values):
+            for x, value in enumerate(row):
+                color = "white" if abs(value - 50) > 38 else DARK
+                ax.text(x, y, f"{value:.0f}", ha="center", va="center", fontsize=8, color=color)
+        ax.set_xticks(range(len(kinds)), kinds, rotation=35, ha="right", fontsize=8)
+        ax.set_yticks(range(len(SHOWN)), list(SHOWN.values()), fontsize=8)
+        ax.tick_params(length=0)
+        ax.set_title(TITLES[name].partition(",")[0], fontsize=10)
+        ax.spines[:].set_visible(False)
+    return figure
+
+
+def record(results: Results) -> None:
+    """Write the numbers, the tables and the picture."""
+    note = f"{conditions()}. Repeat with `python benchmarks/curation_proof.py --stl10 …`."
+    title = "What the scores of amcl curate are worth"
+    write_results("curation_proof", title, f"{page(results)}\n{note}\n", results)
+    save_png(picture(results), PICTURE)
 
 
 def main() -> None:
@@ -226,11 +292,7 @@ def main() -> None:
                 train(folder, model, EPOCHS[name], seed)
                 print(f"{folder}: {model} is trained", flush=True)
             results.setdefault(name, {})[str(seed)] = measure(folder, canvas(folder), seed)
-            note = f"{conditions()}. Repeat with `python benchmarks/curation_proof.py --stl10 …`.\n"
-            text = f"{page(results)}\n{note}"
-            write_results(
-                "curation_proof", "What the scores of amcl curate are worth", text, results
-            )
+            record(results)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +28,7 @@ from amcl.curation import Curation
 from amcl.curation.neighbors import unit_features
 from amcl.curation.selection import RULES, select
 from amcl.data import Images, MemoryImages, load_all_images
-from amcl.drawing import PALETTE, bare, legend_below, save_png
+from amcl.drawing import DARK, FAINT, PALETTE, bare, legend_below, save_png
 from amcl.evaluation.build import input_transform
 from amcl.evaluation.protocols.logistic import fit
 from amcl.metrics.features import features_of
@@ -99,7 +99,7 @@ def pools(
 def measure(folder: Path, test: Images, truth: torch.Tensor, seed: int) -> dict[str, Any]:
     """Return accuracies by pool, rule and number of labels, a list over selections."""
     planted = read_manifest(folder)
-    curation = curations(folder, canvas(folder), seed)["amcl"]
+    curation = curations(folder, canvas(folder), seed, ["amcl"])["amcl"]
     labels = torch.tensor([row.label for row in planted])
     features = unit_features(curation.features())
     columns = [curation.tensor(name) for name in ("typicality", "uncertainty")]
@@ -153,7 +153,7 @@ def _section(name: str, by_seed: dict[str, dict[str, Any]]) -> str:
     lines = "\n".join([_head(), *lost])
     return f"""## {TITLES[name]}
 
-{len(runs)} networks. Accuracy on test images in percent by the number of labels, mean ± standard
+Networks: {len(runs)}. Accuracy on test images in percent by the number of labels, mean ± standard
 deviation over networks and selections; in brackets the difference to random, in the mean.
 
 {tables}
@@ -195,8 +195,14 @@ def picture(results: Results) -> "Figure":
     rules = [rule for rule in SEEDS if rule != RANDOM]
     for ax, (name, pool) in zip(axes, sides, strict=True):
         runs = list(results[name].values())
-        base = [fmean(values(runs, pool, RANDOM, count, "linear")) for count in COUNTS]
-        ax.axhline(0, color="#333333", lw=1, label=RANDOM)
+        draws = [values(runs, pool, RANDOM, count, "linear") for count in COUNTS]
+        base = [fmean(each) for each in draws]
+        band = [100 * stdev(each) for each in draws]
+        ax.axhline(0, color=DARK, lw=1, label=RANDOM)
+        label = "± standard deviation of random"
+        ax.fill_between(
+            range(len(COUNTS)), [-b for b in band], band, color=FAINT, alpha=0.4, lw=0, label=label
+        )
         for rule, color in zip(rules, PALETTE, strict=False):
             means = [fmean(values(runs, pool, rule, count, "linear")) for count in COUNTS]
             gains = [100 * (mean - at) for mean, at in zip(means, base, strict=True)]
@@ -206,8 +212,17 @@ def picture(results: Results) -> "Figure":
         ax.set_xlabel("labels", fontsize=9)
         ax.set_ylabel("points over random", fontsize=9)
         bare(ax)
+        ax.set_ylim(-6.5, 4)
     legend_below(figure)
     return figure
+
+
+def record(results: Results) -> None:
+    """Write the numbers, the tables and the picture."""
+    note = "Repeat with `python benchmarks/curation_selection.py --stl10 …`."
+    text = f"{page(results)}\n{conditions()}. {note}\n"
+    write_results("curation_selection", "Accuracy after labeling", text, results)
+    save_png(picture(results), PICTURE)
 
 
 def main() -> None:
@@ -227,10 +242,7 @@ def main() -> None:
             folder = args.work / f"{name}-{seed}"
             test, truth = test_pictures(name, args.stl10, canvas(folder))
             results.setdefault(name, {})[str(seed)] = measure(folder, test, truth, seed)
-            note = "Repeat with `python benchmarks/curation_selection.py --stl10 …`."
-            text = f"{page(results)}\n{conditions()}. {note}\n"
-            write_results("curation_selection", "Accuracy after labeling", text, results)
-            save_png(picture(results), PICTURE)
+            record(results)
 
 
 if __name__ == "__main__":

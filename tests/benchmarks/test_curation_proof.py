@@ -155,6 +155,7 @@ def test_a_tiny_proof_from_pictures_to_tables(benchmark, planted, monkeypatch):
         assert exact[name]["auroc"] == pytest.approx(1), name
     assert exact["same pixels"]["precision"] == 1
     assert found["partners"]["amcl"]["exact"] == 1
+    assert set(found["alone"]) == set(measures.ODD)
     assert found["flags"]["exact"]["grouped"] == 1
     page = proof.page({"cifar10": {"0": found, "1": found}})
     assert "| same pixels | 100.0 ± 0.0 |" in page
@@ -173,6 +174,13 @@ def test_a_tiny_proof_from_pictures_to_tables(benchmark, planted, monkeypatch):
     clean = [one["lost"] for by in result["clean"].values() for one in by["12"]]
     assert clean == [0] * len(clean)
     assert "| random |" in selection.page({"stl10": {"0": result}})
+
+
+@pytest.mark.parametrize("name", ["curation_proof", "curation_selection"])
+def test_the_page_shows_what_is_kept(benchmark, name):
+    kept = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    page = (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
+    assert benchmark[name].page(kept) in page
 
 
 def test_lost_labels_are_left_out_before_judging(benchmark):

@@ -94,7 +94,19 @@ def crop_pairs(
         The pairs.
 
     Raises:
-        ValueError: The method has no heads, or all crops overlap by the same share.
+        ValueError: The method has no heads, or the views are not cropped.
+
+    Example:
+        >>> from amcl.backbones import Backbone, BackboneSettings
+        >>> from amcl.data import MemoryImages
+        >>> from amcl.methods import SimCLRSettings, make_method
+        >>> images = MemoryImages(torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8))
+        >>> half = (0.5, 0.5, 0.5)
+        >>> data = DataSet(name="toy", train=images, probe=None, image_size=32, mean=half, std=half)
+        >>> backbone = Backbone(BackboneSettings(name="resnet10t", width=0.125), image_size=32)
+        >>> pairs = crop_pairs(make_method(SimCLRSettings(heads=3), backbone), data)
+        >>> pairs.iou.shape, pairs.similarity.shape
+        (torch.Size([8, 4]), torch.Size([3, 8, 4]))
     """
     settings = CropSettings() if settings is None else settings
     if views is None:
@@ -172,6 +184,9 @@ def rank_correlation(x: torch.Tensor, y: torch.Tensor, seed: int = 0) -> RankCor
         x: Numbers (N, k).
         y: Numbers (N, k).
         seed: Seed of the bootstrap.
+
+    Returns:
+        The correlation and its interval.
 
     Example:
         >>> x = torch.arange(100.0).view(50, 2)

@@ -68,6 +68,12 @@ def crop_overlap(pairs: CropPairs, seed: int = 0) -> CropOverlap:
 
     Raises:
         ValueError: All crops overlap by the same share.
+
+    Example:
+        >>> iou = torch.linspace(0.1, 0.9, 40).view(20, 2)
+        >>> pairs = CropPairs(iou=iou, tau=1 - iou[None], similarity=iou[None], source="toy")
+        >>> print(crop_overlap(pairs).tau.correlation)
+        -1.00 (-1.00 to -1.00)
     """
     if pairs.iou.amax() - pairs.iou.amin() < 1e-4:
         raise ValueError(
@@ -155,7 +161,7 @@ def _by_overlap(
 def _draw(ax: "Axes", side: ByOverlap, enough: torch.Tensor) -> None:
     x = ((torch.arange(BINS) + 0.5) / BINS)[enough].numpy()
     low, high = side.quartiles[:, enough].numpy()
-    ax.fill_between(x, low, high, color=FAINT, alpha=0.4, lw=0, label="half of the pairs")
+    ax.fill_between(x, low, high, color=FAINT, alpha=0.4, lw=0, label="middle half of the pairs")
     several = len(side.heads) > 1
     width = 5 if several else 2  # heads are drawn upon their mean, which may be theirs exactly
     label = "mean of heads" if several else "mean"
@@ -163,8 +169,8 @@ def _draw(ax: "Axes", side: ByOverlap, enough: torch.Tensor) -> None:
     for c, head in enumerate(side.heads if several else ()):
         color = PALETTE[c % (len(PALETTE) - 1)]
         dashes = (3 * c, (4, 3 * len(side.heads) - 1))
-        style = {"color": color, "lw": 1.4, "linestyle": dashes, "marker": "o", "ms": 2}
-        ax.plot(x, head[enough].numpy(), label=f"head {c + 1}", **style)
+        label = f"head {c + 1}"
+        ax.plot(x, head[enough].numpy(), "o", color=color, lw=1.4, ls=dashes, ms=2, label=label)
     ax.set_xlim(0, 1)
 
 

@@ -74,8 +74,10 @@ class Options(Start):
     """Repeat runs that diverged or failed."""
 
 
-def parse(args: list[str]) -> Options:
-    """Return the options, on top of the recipe or file that they start from."""
+def parse(args: list[str]) -> Options | analyze_run.Options:
+    """Return the options: of an analysis of a run, or on top of what its runs start from."""
+    if _names_run(args):
+        return analyze_run.parse(args[1:])
     if args and not args[0].startswith("-"):
         _check_name(args[0])  # before anything else that may be wrong
     base = base_config(args)
@@ -116,10 +118,10 @@ def _names_run(args: list[str]) -> bool:
 @command("amcl analyze", "The same command resumes.")
 def main(args: list[str]) -> None:
     """Run the command."""
-    if _names_run(args):
-        analyze_run.run(args[1:])
-        return
     options = parse(args)
+    if isinstance(options, analyze_run.Options):
+        analyze_run.run(options)
+        return
     log_to_console(logging.ERROR)
     page = analyze(
         options.name,

@@ -53,9 +53,13 @@ class Options:
     )
 
 
-def run(args: list[str]) -> None:
-    """Run the command on the words behind `amcl analyze overlap`."""
-    options = read_options(Options, args, command="amcl analyze overlap", help=HELP)
+def parse(args: list[str]) -> Options:
+    """Return the options among the words behind `amcl analyze overlap`."""
+    return read_options(Options, args, command="amcl analyze overlap", help=HELP)
+
+
+def run(options: Options) -> None:
+    """Measure, write and print."""
     log_to_console(logging.WARNING)
     set_threads(options.threads)
     folder = expand_home(options.run)
@@ -76,4 +80,6 @@ def run(args: list[str]) -> None:
     else:
         print_line(f"  τ⁺          {result.tau.correlation}", console)
     print_line(f"  similarity  {result.similarity.correlation}", console)
+    if result.tau_by_similarity is not None:
+        print_line(f"of τ⁺ with the similarity: {result.tau_by_similarity}", console)
     print_line(f"{out / JSON}, {out / PICTURE}", console)
