@@ -72,6 +72,7 @@ CHOICES = {
     "wandb": "project",
     "accelerator": "cpu",
     "precision": "bf16",
+    "strategy": "fsdp",
     "operations": "abe",
     "overlap": 0.5,
     "min_overlap": 0.0,  # not with overlap
