@@ -20,6 +20,7 @@ from amcl.analysis.cost import (
     estimates,
     gpu_of,
     image_size_of,
+    images_of,
     measure_in_turns,
     rows,
 )
@@ -236,6 +237,8 @@ def main(args: list[str]) -> None:
     args, devices = split_devices(args)
     options = parse(args)
     compared = sides(options.settings)
+    for count in devices:
+        images_of(options.settings, count)  # an error before anything is shown
     size = image_size_of(options.settings)
     costs = [cost_of(side.config, size) for side in compared]
     measured: list[StepCost] = []

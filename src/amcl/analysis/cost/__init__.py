@@ -2,7 +2,7 @@
 
 from amcl.analysis.cost.comparison import Row, compare_cost, cost_table, rows
 from amcl.analysis.cost.count import Cost, backbone_flops, cost_of, image_size_of
-from amcl.analysis.cost.estimate import Assumptions, Estimate, estimate_table, estimates
+from amcl.analysis.cost.estimate import Assumptions, Estimate, estimate_table, estimates, images_of
 from amcl.analysis.cost.gpus import GPUS, Gpu, gpu_of
 from amcl.analysis.cost.measure import STEPS, StepCost, measure_in_turns, measure_step
 
@@ -23,6 +23,7 @@ __all__ = [
     "estimates",
     "gpu_of",
     "image_size_of",
+    "images_of",
     "measure_in_turns",
     "measure_step",
     "rows",

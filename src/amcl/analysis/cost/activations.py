@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from amcl.backbones import Backbone
 from amcl.config import Config
+from amcl.errors import RunError
 from amcl.methods import Method, make_method
 from amcl.modules import MaskedDecoder
 from amcl.seeds import generator
@@ -63,17 +64,29 @@ class Activations:
 
     saved: int
     """Bytes at the end of the forward pass."""
-    recomputed: int
-    """Bytes of the largest block, which is computed again with activation checkpointing."""
+    checkpointed: int | None
+    """The same with activation checkpointing; None where the network does not have it."""
+    blocks: int
+    """Number of blocks that are then computed again, one after the other."""
 
     @property
-    def total(self) -> int:
-        """Bytes at most."""
-        return self.saved + self.recomputed
+    def recomputed(self) -> int:
+        """Bytes of a block that is computed again."""
+        return 0 if self.checkpointed is None else (self.saved - self.checkpointed) // self.blocks
+
+    def peak(self, checkpointing: bool) -> int:
+        """Return the bytes at most.
+
+        Args:
+            checkpointing: Whether blocks are computed again.
+        """
+        if not checkpointing or self.checkpointed is None:
+            return self.saved
+        return self.checkpointed + self.recomputed
 
 
 def activations_of(
-    config: Config, images: int, image_size: int, *, checkpointing: bool = False, bf16: bool = True
+    config: Config, images: int, image_size: int, *, bf16: bool = True
 ) -> Activations:
     """Count the activations of a training step on one device. Nothing is computed.
 
@@ -81,32 +94,34 @@ def activations_of(
         config: Configuration of the training.
         images: Number of images that the device gets at once.
         image_size: Pixels a side of the views.
-        checkpointing: Use activation checkpointing.
         bf16: Compute products in bf16, as mixed precision does; False computes in float32.
 
     Example:
         >>> from amcl.recipes import recipe
-        >>> config = recipe("builtin-simclr")
-        >>> activations_of(config, 8, 32).saved < activations_of(config, 8, 32, bf16=False).saved
+        >>> activations = activations_of(recipe("builtin-simclr"), images=8, image_size=32)
+        >>> activations.peak(checkpointing=True) < activations.peak(checkpointing=False)
         True
     """
-    saved = _saved(config, images, image_size, checkpointing, bf16)
-    if not checkpointing:
-        return Activations(saved=saved, recomputed=0)
-    whole = _saved(config, images, image_size, False, bf16)
-    with torch.device("meta"):
-        method = make_method(config.method, Backbone(config.backbone, image_size))
-    blocks = len(blocks_of(method.backbone.network)) + sum(
-        len(module.blocks) for module in method.modules() if isinstance(module, MaskedDecoder)
-    )
-    return Activations(saved=saved, recomputed=(whole - saved) // max(blocks, 1))
-
-
-def _saved(config: Config, images: int, image_size: int, checkpointing: bool, bf16: bool) -> int:
-    with torch.device("meta"):
-        method = make_method(config.method, Backbone(config.backbone, image_size))
-    if checkpointing:
+    method = _without_values(config, image_size)
+    blocks = len(blocks_of(method.backbone.network))
+    for module in method.modules():
+        blocks += len(module.blocks) if isinstance(module, MaskedDecoder) else 0
+    saved = _saved(method, config, images, image_size, bf16)
+    method = _without_values(config, image_size)
+    try:
         checkpoint_activations(method)
+    except RunError:  # the network does not have it
+        return Activations(saved=saved, checkpointed=None, blocks=0)
+    checkpointed = _saved(method, config, images, image_size, bf16)
+    return Activations(saved=saved, checkpointed=checkpointed, blocks=max(blocks, 1))
+
+
+def _without_values(config: Config, image_size: int) -> Method:
+    with torch.device("meta"):
+        return make_method(config.method, Backbone(config.backbone, image_size))
+
+
+def _saved(method: Method, config: Config, images: int, image_size: int, bf16: bool) -> int:
     sizes = ViewGroups(
         image_size, config.views, method.num_views, patch=method.backbone.patch
     ).sizes

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 import torch
 
-from amcl.analysis.cost.activations import Activations, activations_of
+from amcl.analysis.cost.activations import activations_of
 from amcl.analysis.cost.count import cost_of
 from amcl.analysis.cost.gpus import PER_MACHINE, Gpu
 from amcl.backbones import Backbone
 from amcl.config import Config
+from amcl.errors import RunError
 from amcl.methods import Method, make_method
 from amcl.results import Table
 from amcl.settings import whole_number
@@ -35,7 +37,7 @@ class Weights:
     buffers: int
     """Buffers, such as queues, which are never divided."""
     units: int
-    """Weights of the blocks that FSDP gathers one by one; those that learn."""
+    """Weights of the blocks that FSDP gathers one by one; those that learn. 0: it cannot."""
     fixed_units: int
     """The same of momentum copies."""
     largest_unit: int
@@ -44,7 +46,10 @@ class Weights:
     @staticmethod
     def of(method: Method) -> "Weights":
         """Count the weights of a method."""
-        units = list(units_of(method))
+        try:
+            units = list(units_of(method))
+        except RunError:  # the blocks of the network are not known
+            units = []
         of_units = [p for unit in units for p in unit.parameters()]
         return Weights(
             trained=_bytes(p for p in method.parameters() if p.requires_grad),
@@ -52,7 +57,7 @@ class Weights:
             buffers=sum(buffer.nbytes for buffer in method.buffers()),
             units=_bytes(p for p in of_units if p.requires_grad),
             fixed_units=_bytes(p for p in of_units if not p.requires_grad),
-            largest_unit=max(_bytes(unit.parameters()) for unit in units),
+            largest_unit=max((_bytes(unit.parameters()) for unit in units), default=0),
         )
 
 
@@ -168,22 +173,25 @@ def estimates(
     with torch.device("meta"):
         weights = Weights.of(make_method(config.method, Backbone(config.backbone, image_size)))
     bf16 = config.hardware.precision != "32"
-    rows = []
-    flops = {kind: _flops(config, image_size, kind) for kind in (False, True)}
-    for count in devices:
-        images = _images(config, count)
-        for checkpointing in (False, True):
-            activations = activations_of(
-                config, images, image_size, checkpointing=checkpointing, bf16=bf16
+    images = [images_of(config, count) for count in devices]
+    activations = [activations_of(config, n, image_size, bf16=bf16) for n in images]
+    kinds = [False] if any(a.checkpointed is None for a in activations) else [False, True]
+    flops = {kind: _flops(config, image_size, kind) for kind in kinds}
+    steps = []
+    for count, activation in zip(devices, activations, strict=True):
+        strategies: list[Strategy] = ["ddp", "fsdp"] if count > 1 and weights.units else ["ddp"]
+        for kind, strategy in product(kinds, strategies):
+            work = config.run.batch_size / count * flops[kind]
+            step = _estimate(config, weights, count, strategy, assumptions)
+            steps.append(
+                replace(
+                    step,
+                    checkpointing=kind,
+                    activations=activation.peak(kind),
+                    compute=work / _rate(assumptions, bf16),
+                )
             )
-            work = config.run.batch_size / count * flops[checkpointing]
-            seconds = work / _rate(assumptions, bf16)
-            strategies: list[Strategy] = ["ddp", "fsdp"] if count > 1 else ["ddp"]
-            rows += [
-                _estimate(config, weights, activations, seconds, count, strategy, assumptions)
-                for strategy in strategies
-            ]
-    return rows
+    return steps
 
 
 def _rate(assumptions: Assumptions, bf16: bool) -> float:
@@ -196,8 +204,16 @@ def _flops(config: Config, image_size: int, checkpointing: bool) -> float:
     return cost_of(replace(config, hardware=hardware), image_size).step_flops
 
 
-def _images(config: Config, devices: int) -> int:
-    """Return the number of images that a GPU gets at once."""
+def images_of(config: Config, devices: int) -> int:
+    """Return the number of images that a GPU gets at once.
+
+    Args:
+        config: Configuration of the training.
+        devices: Number of GPUs.
+
+    Raises:
+        ValueError: The batch does not divide among the GPUs.
+    """
     parts = whole_number("devices", devices) * config.run.accumulate
     if config.run.batch_size % parts:
         raise ValueError(
@@ -208,15 +224,9 @@ def _images(config: Config, devices: int) -> int:
 
 
 def _estimate(
-    config: Config,
-    weights: Weights,
-    activations: Activations,
-    compute: float,
-    devices: int,
-    strategy: Strategy,
-    assumptions: Assumptions,
+    config: Config, weights: Weights, devices: int, strategy: Strategy, assumptions: Assumptions
 ) -> Estimate:
-    """Return the estimate for one strategy, from counts."""
+    """Return the estimate for one strategy, but for activations and computation."""
     states = _STATES[config.optimizer.name]
     if config.optimizer.name == "sgd" and not config.optimizer.sgd_momentum:
         states = 0
@@ -224,14 +234,14 @@ def _estimate(
     return Estimate(
         devices=devices,
         strategy=strategy,
-        checkpointing=bool(activations.recomputed),
+        checkpointing=False,
         images=config.run.batch_size / devices,
         weights=(weights.trained + weights.fixed) / share + weights.buffers,
         gradients=weights.trained / share,
         optimizer=states * weights.trained / share,
         exchange=_exchanged(weights, strategy) if devices > 1 else 0.0,
-        activations=activations.total,
-        compute=compute,
+        activations=0.0,
+        compute=0.0,
         communication=_sent(weights, devices, strategy) / assumptions.link(devices),
     )
 
