@@ -99,6 +99,8 @@ class Options(Start):
     """Take training steps on this machine too: seconds a step, images a second, peak memory."""
     steps: int = STEPS
     """Steps that --measure takes of each, after a warm-up."""
+    device_counts: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
+    """Numbers of GPUs to estimate for: the values of --devices."""
     gpu: Literal["a100", "h100"] = "a100"
     """The GPU that --devices estimates for."""
     utilization: float = 0.4
@@ -132,8 +134,11 @@ class Side:
 
 def parse(args: list[str]) -> Options:
     """Return the options, on top of the recipe, file or run that they start from."""
+    args, devices = split_devices(args)
     base = base_config(args, _run_config(args))
-    options = read_training_options(Options, args, base, command="amcl cost", help=HELP)
+    options = read_training_options(
+        Options, args, base, command="amcl cost", help=HELP, device_counts=devices
+    )
     if options.folder is not None and str(options.folder) != args[0]:
         raise ValueError(f"name the run first: amcl cost {options.folder} …")
     check_new_json(options.json)
@@ -144,7 +149,7 @@ def parse(args: list[str]) -> Options:
     return options
 
 
-def split_devices(args: Sequence[str]) -> tuple[list[str], list[int]]:
+def split_devices(args: Sequence[str]) -> tuple[list[str], tuple[int, ...]]:
     """Separate the values of --devices, of which this command takes several.
 
     Args:
@@ -155,7 +160,7 @@ def split_devices(args: Sequence[str]) -> tuple[list[str], list[int]]:
 
     Example:
         >>> split_devices(["--data", "builtin", "--devices", "1", "8", "--seed", "3"])
-        (['--data', 'builtin', '--seed', '3'], [1, 8])
+        (['--data', 'builtin', '--seed', '3'], (1, 8))
     """
     words: list[str] = []
     texts: list[str] = []
@@ -177,7 +182,7 @@ def split_devices(args: Sequence[str]) -> tuple[list[str], list[int]]:
         raise ValueError(
             f"--devices takes numbers of GPUs, such as 1 8 64, got {' '.join(texts) or 'none'}."
         )
-    return words, [int(text) for text in texts]
+    return words, tuple(int(text) for text in texts)
 
 
 def sides(config: Config) -> list[Side]:
@@ -234,8 +239,8 @@ def _run_config(args: Sequence[str]) -> Config | None:
 @command("amcl cost")
 def main(args: list[str]) -> None:
     """Run the command."""
-    args, devices = split_devices(args)
     options = parse(args)
+    devices = options.device_counts
     compared = sides(options.settings)
     for count in devices:
         images_of(options.settings, count)  # an error before anything is shown
