@@ -1,7 +1,7 @@
 """Two processes that train the same runs with DDP and FSDP: python sharded_worker.py FOLDER CASE …
 
 Each case is trained with both strategies, into FOLDER/CASE-STRATEGY. The case `resume` stops runs
-and resumes them, each with either strategy.
+and resumes them, each with either strategy, and `diverge` trains one that diverges.
 """
 
 import multiprocessing
@@ -21,7 +21,7 @@ import torch.distributed.tensor
 
 from amcl.config import Config
 from amcl.config.fields import with_values
-from amcl.errors import Interrupted
+from amcl.errors import Interrupted, NonFiniteError
 from amcl.training import pretrain
 from factories import few_builtin_images, small_run
 from tiny_runs import interrupt_at, tiny_vit
@@ -71,11 +71,21 @@ _METHODS = ["mae", "lgp", "moco", "dino", "byol", "nnclr", "barlow", "vicreg", "
 def train(cases: list[str], folder: Path) -> None:
     """Train all cases with both strategies."""
     for case in cases:
-        if case == "resume":
-            stop_and_resume(folder)
+        if case in ("resume", "diverge"):
+            {"resume": stop_and_resume, "diverge": diverge}[case](folder)
             continue
         for strategy in ("ddp", "fsdp"):
             pretrain(config_of(case, folder / "pictures", strategy), folder / f"{case}-{strategy}")
+
+
+def diverge(folder: Path) -> None:
+    """Train a run that diverges, which every process has to notice at once."""
+    base = config_of("simclr", folder / "pictures", "fsdp")
+    config = with_values(base, {"optimizer": "sgd", "lr": 1e9, "epochs": 4})
+    with pytest.raises(NonFiniteError) as error:
+        pretrain(config, folder / "diverged")
+    rank = torch.distributed.get_rank()
+    (folder / f"diverged-{rank}.txt").write_text(str(error.value), encoding="utf-8")
 
 
 def stop_and_resume(folder: Path) -> None:
