@@ -166,6 +166,18 @@ def test_a_run_that_diverges_ends_on_every_process(resumed_runs):
         assert "The last good checkpoint is kept" in message
 
 
+@pytest.mark.slow
+def test_a_process_without_images_ends_the_other_and_saves_nothing(tmp_path):
+    """Its share of the weights is not all of them."""
+    folder = train(tmp_path, "without-images")
+    messages = [(folder / f"error-{rank}.txt").read_text() for rank in range(2)]
+    assert "stopped after step 1 of 2, which is not saved, because other processes" in messages[1]
+    assert "The last good checkpoint is kept" in messages[1]
+    assert "Resume with: amcl pretrain --resume" in messages[1]
+    assert "process 1: a worker has died" in messages[0]
+    assert load_checkpoint(folder / "run/checkpoints/last.pt")["step"] == 0
+
+
 # -- what does not go with it
 
 
