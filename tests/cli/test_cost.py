@@ -164,3 +164,39 @@ def test_a_run_has_a_folder_and_one_method(capsys, tmp_path):
 def test_a_folder_needs_no_images_where_their_size_is_said():
     settings = cost.parse(["--recipe", "folder-simclr", "--image-size", "32"]).settings
     assert settings.data.image_size == 32
+
+
+def test_many_gpus_are_estimated(capsys, tmp_path):
+    file = tmp_path / "cost.json"
+    network = ["--backbone", "test_vit", "--batch-size", "8", "--projector", "16", "8"]
+    devices = ["--devices", "1", "4", "--gpu", "h100", "--utilization", "0.3"]
+    code, shown, _ = answer(capsys, "--data", "builtin", *network, *devices, "--json", str(file))
+    assert code == 0
+    text = " ".join(shown.split())
+    assert "Estimated steps of simclr" in text
+    assert "An estimate, not a measurement, for H100 SXM 80 GB" in text
+    assert "of which 30% are reached" in text
+    written = json.loads(file.read_text())
+    steps = [
+        (row["devices"], row["strategy"], row["checkpointing"]) for row in written["estimates"]
+    ]
+    assert steps[:3] == [(1, "ddp", False), (1, "ddp", True), (4, "ddp", False)]
+    assert len(steps) == 6
+    assert written["assumptions"][0].startswith("An estimate")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("--devices", "--devices takes numbers of GPUs, such as 1 8 64, got none"),
+        ("--devices 1 x", "got 1 x"),
+        ("--devices 0", "got 0"),
+        ("--devices 8 --utilization 2", "--utilization must be at most 1, got 2"),
+        ("--devices 3 --batch-size 8", "a batch of 8 does not divide among 3 GPUs"),
+        ("--devices 8 --gpu v100", "--gpu has no choice 'v100'"),
+    ],
+)
+def test_devices_that_cannot_be_estimated_are_errors(capsys, args, message):
+    code, _, told = answer(capsys, "--data", "builtin", *TINY[2:], *args.split())
+    assert code == 2
+    assert message in told

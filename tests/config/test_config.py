@@ -73,6 +73,7 @@ CHOICES = {
     "accelerator": "cpu",
     "strategy": "fsdp",
     "precision": "bf16",
+    "strategy": "fsdp",
     "operations": "abe",
     "overlap": 0.5,
     "min_overlap": 0.0,  # not with overlap

@@ -1,13 +1,14 @@
 """Two processes that train the same runs with DDP and FSDP: python sharded_worker.py FOLDER CASE …
 
 Each case is trained with both strategies, into FOLDER/CASE-STRATEGY. The case `resume` stops runs
-and resumes them, each with either strategy.
+and resumes them, each with either strategy; for the others, see their functions.
 """
 
 import multiprocessing
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ import torch.distributed.tensor
 
 from amcl.config import Config
 from amcl.config.fields import with_values
-from amcl.errors import Interrupted
+from amcl.errors import Interrupted, NonFiniteError, RunError
 from amcl.training import pretrain
+from amcl.training.pretraining_task import PretrainingTask
 from factories import few_builtin_images, small_run
 from tiny_runs import interrupt_at, tiny_vit
 
@@ -71,11 +73,21 @@ _METHODS = ["mae", "lgp", "moco", "dino", "byol", "nnclr", "barlow", "vicreg", "
 def train(cases: list[str], folder: Path) -> None:
     """Train all cases with both strategies."""
     for case in cases:
-        if case == "resume":
-            stop_and_resume(folder)
+        if case in OTHERS:
+            OTHERS[case](folder)
             continue
         for strategy in ("ddp", "fsdp"):
             pretrain(config_of(case, folder / "pictures", strategy), folder / f"{case}-{strategy}")
+
+
+def diverge(folder: Path) -> None:
+    """Train a run that diverges, which every process has to notice at once."""
+    base = config_of("simclr", folder / "pictures", "fsdp")
+    config = with_values(base, {"optimizer": "sgd", "lr": 1e9, "epochs": 4})
+    with pytest.raises(NonFiniteError) as error:
+        pretrain(config, folder / "diverged")
+    rank = torch.distributed.get_rank()
+    (folder / f"diverged-{rank}.txt").write_text(str(error.value), encoding="utf-8")
 
 
 def stop_and_resume(folder: Path) -> None:
@@ -99,6 +111,28 @@ def stop_and_resume(folder: Path) -> None:
                 shutil.copytree(run, copy)
             torch.distributed.barrier()
             pretrain(config(resumed), copy, resume=True)
+
+
+def without_images(folder: Path) -> None:
+    """Train a run in which the second process gets no images after the first step."""
+    batches = PretrainingTask.batches
+
+    def dying(task: PretrainingTask, *args: Any) -> Iterator[Any]:
+        for number, batch in enumerate(batches(task, *args)):
+            if number == 1 and task.fabric.global_rank == 1:
+                raise ChildProcessError("a worker has died.")
+            yield batch
+
+    PretrainingTask.batches = dying
+    try:
+        pretrain(config_of("simclr", folder / "pictures", "fsdp"), folder / "run")
+    except (ChildProcessError, RunError) as error:
+        rank = torch.distributed.get_rank()
+        (folder / f"error-{rank}.txt").write_text(str(error), encoding="utf-8")
+        os._exit(0)  # as the command would end
+
+
+OTHERS = {"resume": stop_and_resume, "diverge": diverge, "without-images": without_images}
 
 
 def work(rank: int, port: int, cases: list[str], folder: Path) -> None:

@@ -13,10 +13,17 @@ import pytest
 import torch
 
 import amcl
+from amcl import recipes
+from amcl.backbones import Backbone, BackboneSettings
 from amcl.checkpoints import read_metrics
 from amcl.checkpoints.files import load_checkpoint
+from amcl.cli import main
 from amcl.config import Config
-from amcl.training import pretrain
+from amcl.errors import RunError
+from amcl.methods import make_method
+from amcl.training import hardware, pretrain
+from amcl.training.sharding import units_of
+from factories import change
 from tiny_runs import assert_same_run, picture_folder
 
 FAST = ["simclr", "mocov3", "can", "resnet-simclr"]
@@ -66,7 +73,7 @@ def compiled_runs(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def resumed_runs(tmp_path_factory) -> Path:
-    return train(tmp_path_factory.mktemp("resumed"), "resume")
+    return train(tmp_path_factory.mktemp("resumed"), "resume", "diverge")
 
 
 def losses(run: Path) -> list[float]:
@@ -149,3 +156,59 @@ def test_stopped_runs_resume_with_either_strategy(resumed_runs, stopped, resumed
     assert losses(run) == pytest.approx(losses(resumed_runs / "whole"), rel=1e-5)
     if stopped == resumed == "fsdp":
         assert_same_run(resumed_runs / "whole", run)
+
+
+@pytest.mark.slow
+def test_a_run_that_diverges_ends_on_every_process(resumed_runs):
+    for rank in range(2):
+        message = (resumed_runs / f"diverged-{rank}.txt").read_text()
+        assert "is not finite after step" in message
+        assert "The last good checkpoint is kept" in message
+
+
+@pytest.mark.slow
+def test_a_process_without_images_ends_the_other_and_saves_nothing(tmp_path):
+    """Its share of the weights is not all of them."""
+    folder = train(tmp_path, "without-images")
+    messages = [(folder / f"error-{rank}.txt").read_text() for rank in range(2)]
+    assert "stopped after step 1 of 2, which is not saved, because other processes" in messages[1]
+    assert "The last good checkpoint is kept" in messages[1]
+    assert "Resume with: amcl pretrain --resume" in messages[1]
+    assert "process 1: a worker has died" in messages[0]
+    assert load_checkpoint(folder / "run/checkpoints/last.pt")["step"] == 0
+
+
+# -- what does not go with it
+
+
+def test_one_process_has_nothing_to_divide(tmp_path, capsys):
+    words = "pretrain --strategy fsdp --accelerator cpu --devices 1 --out"
+    assert main([*words.split(), str(tmp_path / "run")]) == 1
+    message = " ".join(capsys.readouterr().err.split())
+    assert "there is one: use --devices 2 or more, or --strategy ddp" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_scaled_losses_are_refused():
+    with pytest.raises(RunError, match="as --precision 16 needs: use --precision bf16"):
+        hardware._fsdp(2, "16-mixed")
+
+
+def test_the_pull_of_lgp_is_refused_before_its_first_stage(tmp_path):
+    config = recipes.recipe("builtin-lgp")
+    config = replace(
+        config,
+        method=change(config.method, pull=1e-4),
+        hardware=replace(config.hardware, strategy="fsdp", devices=2, accelerator="cpu"),
+    )
+    with pytest.raises(RunError, match=r"fsdp does not go with --method lgp: .* use --pull 0"):
+        pretrain(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_network_without_known_blocks_is_refused():
+    settings = change(recipes.recipe("builtin-simclr").method, projector=(16, 8))
+    backbone = Backbone(BackboneSettings(name="test_vit"), 16)
+    backbone.network.blocks = torch.nn.Identity()
+    with pytest.raises(RunError, match=r"the blocks of 'test_vit' are not known: use --strategy"):
+        list(units_of(make_method(settings, backbone)))

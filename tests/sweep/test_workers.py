@@ -36,7 +36,8 @@ def test_jobs_are_counted(tmp_path, jobs):
 def test_each_run_has_one_process(monkeypatch):
     hardware = Config().hardware
     assert for_workers(Config()) == Config(hardware=replace(hardware, devices=1))
-    for several in (replace(hardware, devices=2), replace(hardware, nodes=2)):
+    changes = ({"devices": 2}, {"nodes": 2}, {"strategy": "fsdp"})
+    for several in (replace(hardware, **change) for change in changes):
         with pytest.raises(ValueError, match="use --jobs"):
             for_workers(Config(hardware=several))
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")

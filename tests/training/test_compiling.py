@@ -82,7 +82,7 @@ def test_training_is_that_without_compiling(graphs, name, pictures, tmp_path, mo
 
 def test_both_encoders_are_compiled(graphs):
     method = fresh_method(tiny_vit("mocov3", "."), 16)
-    compiling.compile_backbones(method)
+    compiling.compile_backbones(method, torch.device("cpu"))
     for network in (method.backbone.network, method.keys.module[0].network):
         assert all(block._compiled_call_impl is not None for block in network.blocks)
         assert network._compiled_call_impl is None

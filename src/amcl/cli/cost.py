@@ -3,19 +3,25 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from amcl import recipes
 from amcl.analysis.cost import (
     STEPS,
+    Assumptions,
     Cost,
+    Estimate,
     StepCost,
     channels_of,
     cost_of,
     cost_table,
+    estimate_table,
+    estimates,
+    gpu_of,
     image_size_of,
+    images_of,
     measure_in_turns,
     rows,
 )
@@ -36,7 +42,7 @@ from amcl.config import Config
 from amcl.data.images import counted
 from amcl.environment import environment
 from amcl.files import expand_home
-from amcl.settings import whole_number
+from amcl.settings import positive_number, whole_number
 from amcl.training.display import console
 from amcl.training.start import first_stage
 
@@ -49,16 +55,25 @@ HELP = Help(
             "Take steps on this machine and time them.",
             "amcl cost --data builtin --measure --json cost.json",
         ),
+        (
+            "Estimate steps of a ViT-L on 1, 8 and 64 GPUs.",
+            "amcl cost --recipe imagenet-mocov3 --backbone vit_large_patch16_224 --devices 1 8 64",
+        ),
     ),
     details="""A method as published is compared with its AMCL form: three heads, adaptive
 temperatures. One with several heads or another temperature is compared with one head and a
 constant temperature.
 
 No image is needed, but for the size of the views where the data are a folder. --measure takes
-real steps on random images. Other options are those of `amcl pretrain`.""",
+real steps on random images. --devices estimates memory and time of a step on these numbers of
+GPUs, with each --strategy and with and without --activation-checkpointing; there it takes several
+numbers. Other options are those of `amcl pretrain`.""",
     main=(
         "measure",
         "steps",
+        "gpu",
+        "utilization",
+        "bandwidth",
         "json",
         "recipe",
         "data",
@@ -86,11 +101,29 @@ class Options(Start):
     """Take training steps on this machine too: seconds a step, images a second, peak memory."""
     steps: int = STEPS
     """Steps that --measure takes of each, after a warm-up."""
+    device_counts: Annotated[tuple[int, ...], tyro.conf.Fixed, tyro.conf.Suppress] = ()
+    """Numbers of GPUs to estimate for: the values of --devices."""
+    gpu: Literal["a100", "h100"] = "a100"
+    """The GPU that --devices estimates for."""
+    utilization: float = 0.4
+    """Share of the GPU's published rate that --devices assumes to be reached."""
+    bandwidth: float | None = None
+    """GB a second between GPUs, one way, that --devices assumes; none: those of the GPU's usual
+    links and network."""
     json: Path | None = None
     """Write all of it to this new file too."""
 
     def __post_init__(self) -> None:
         whole_number("steps", self.steps)
+        if positive_number("utilization", self.utilization) > 1:
+            raise ValueError(f"utilization must be at most 1, got {self.utilization:g}.")
+        if self.bandwidth is not None:
+            positive_number("bandwidth", self.bandwidth)
+
+    def assumptions(self) -> Assumptions:
+        """Return what an estimate for several devices takes for granted."""
+        bandwidth = None if self.bandwidth is None else 1e9 * self.bandwidth
+        return Assumptions(gpu=gpu_of(self.gpu), utilization=self.utilization, bandwidth=bandwidth)
 
 
 @dataclass(frozen=True)
@@ -103,8 +136,11 @@ class Side:
 
 def parse(args: list[str]) -> Options:
     """Return the options, on top of the recipe, file or run that they start from."""
+    args, devices = split_devices(args)
     base = base_config(args, _run_config(args))
-    options = read_training_options(Options, args, base, command="amcl cost", help=HELP)
+    options = read_training_options(
+        Options, args, base, command="amcl cost", help=HELP, device_counts=devices
+    )
     if options.folder is not None and str(options.folder) != args[0]:
         raise ValueError(f"name the run first: amcl cost {options.folder} …")
     check_new_json(options.json)
@@ -113,6 +149,42 @@ def parse(args: list[str]) -> Options:
     if options.settings.data.image_size is None:
         require_images(options.settings)
     return options
+
+
+def split_devices(args: Sequence[str]) -> tuple[list[str], tuple[int, ...]]:
+    """Separate the values of --devices, of which this command takes several.
+
+    Args:
+        args: Words of the command line.
+
+    Returns:
+        All other words, and the numbers of devices.
+
+    Example:
+        >>> split_devices(["--data", "builtin", "--devices", "1", "8", "--seed", "3"])
+        (['--data', 'builtin', '--seed', '3'], (1, 8))
+    """
+    words: list[str] = []
+    texts: list[str] = []
+    inside = False
+    given = False
+    for word in args:
+        name, _, text = word.partition("=")
+        if word.startswith("--"):
+            inside = name == "--devices"
+            given = given or inside
+            if inside:
+                texts += [text] if text else []
+                continue
+        elif inside:
+            texts.append(word)
+            continue
+        words.append(word)
+    if (given and not texts) or any(not text.isdigit() or int(text) < 1 for text in texts):
+        raise ValueError(
+            f"--devices takes numbers of GPUs, such as 1 8 64, got {' '.join(texts) or 'none'}."
+        )
+    return words, tuple(int(text) for text in texts)
 
 
 def sides(config: Config) -> list[Side]:
@@ -170,7 +242,10 @@ def _run_config(args: Sequence[str]) -> Config | None:
 def main(args: list[str]) -> None:
     """Run the command."""
     options = parse(args)
+    devices = options.device_counts
     compared = sides(options.settings)
+    for count in devices:
+        images_of(options.settings, count)  # an error before anything is shown
     size = image_size_of(options.settings)
     channels = _channels(options)
     costs = [cost_of(side.config, size, channels) for side in compared]
@@ -180,7 +255,14 @@ def main(args: list[str]) -> None:
         configs = [side.config for side in compared]
         measured = measure_in_turns(configs, options.steps, image_size=size, channels=channels)
     show(compared, costs, measured)
-    write_json(options.json, _to_dict(compared, costs, measured))
+    written = _to_dict(compared, costs, measured)
+    if devices:
+        assumptions = options.assumptions()
+        steps = estimates(options.settings, devices, size, assumptions, channels)
+        show_estimates(options.settings, steps, assumptions)
+        written["estimates"] = [row.to_dict() for row in steps]
+        written["assumptions"] = assumptions.describe()
+    write_json(options.json, written)
 
 
 def _channels(options: Options) -> int:
@@ -214,6 +296,24 @@ def show(compared: Sequence[Side], costs: Sequence[Cost], measured: Sequence[Ste
 def _of(channels: int) -> str:
     """Return the number of channels, where images are not RGB."""
     return "" if channels == 3 else f" and {counted(channels, 'channel')}"
+
+
+def show_estimates(config: Config, steps: Sequence[Estimate], assumptions: Assumptions) -> None:
+    """Print the estimates for several devices, and what they assume.
+
+    Args:
+        config: The configuration.
+        steps: The estimates.
+        assumptions: What they take for granted.
+    """
+    out = results_console()
+    out.print(
+        f"\nEstimated steps of {config.method.describe()}, in GiB and seconds on each GPU:",
+        markup=False,
+    )
+    out.print(estimate_table(steps, assumptions.gpu).to_terminal(out.width))
+    for note in assumptions.describe():
+        out.print(note, markup=False)
 
 
 def _notes(compared: Sequence[Side], measured: Sequence[StepCost]) -> list[str]:

@@ -85,7 +85,7 @@ def _walk(
                 positional=positional,
             )
             continue
-        if (tyro.conf.Positional in marks) != positional:
+        if (tyro.conf.Positional in marks) != positional or tyro.conf.Fixed in marks:
             continue
         if "choices" in field.metadata:
             hint = Literal[field.metadata["choices"]()]

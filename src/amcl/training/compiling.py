@@ -16,7 +16,7 @@ BACKEND = "inductor"
 """The backend of torch.compile."""
 
 
-def compile_backbones(method: Method) -> None:
+def compile_backbones(method: Method, device: torch.device) -> None:
     """Compile the backbones of a method, in place, those of momentum copies among them.
 
     Of a vision transformer each block is compiled: blocks share their code, and methods that mask
@@ -24,11 +24,12 @@ def compile_backbones(method: Method) -> None:
 
     Args:
         method: The method.
+        device: The device that it is trained on.
 
     Raises:
         RunError: torch.compile does not work on this machine.
     """
-    require_compiler()
+    require_compiler(device)
     for module in method.modules():
         if isinstance(module, Backbone):
             for part in _compiled_parts(module.network):
@@ -49,13 +50,16 @@ def without_compiling() -> AbstractContextManager[Any]:
     return context
 
 
-def require_compiler() -> None:
-    """Raise an error where torch.compile cannot make code, as without a C++ compiler."""
+def require_compiler(device: torch.device) -> None:
+    """Raise an error where torch.compile cannot make code, as without a C++ compiler.
+
+    Args:
+        device: The device that the code is for.
+    """
 
     def double(x: torch.Tensor) -> torch.Tensor:
         return 2 * x
 
-    device = "cuda" if torch.cuda.is_available() else "cpu"
     compiled: Any = torch.compile(double, backend=BACKEND)
     try:
         compiled(torch.ones(8, device=device))

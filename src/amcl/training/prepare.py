@@ -43,7 +43,7 @@ def prepared(method: Method, settings: HardwareSettings, fabric: Fabric) -> Meth
     if settings.activation_checkpointing:
         checkpoint_activations(method)
     if settings.compile:
-        compile_backbones(method)
+        compile_backbones(method, fabric.device)
     if is_sharded:
         strategy: Any = fabric.strategy
         shard(method, strategy.device_mesh["data_parallel"])

@@ -48,13 +48,20 @@ def shard(method: Method, mesh: DeviceMesh) -> None:
         return Shard(1) if by_outputs else None
 
     options: dict[str, Any] = {"mesh": mesh, "shard_placement_fn": placement}
-    for block in _units(method):
+    for block in units_of(method):
         fully_shard(block, **options)
     fully_shard(method, ignored_params=scalars, **options)
 
 
-def _units(method: Method) -> Iterator[nn.Module]:
-    """Yield the modules that are gathered one by one, those of momentum copies among them."""
+def units_of(method: Method) -> Iterator[nn.Module]:
+    """Yield the modules that are gathered one by one, those of momentum copies among them.
+
+    Args:
+        method: A method.
+
+    Raises:
+        RunError: The blocks of its backbone are not known.
+    """
     for module in list(method.modules()):
         if isinstance(module, Backbone):
             blocks = blocks_of(module.network)

@@ -15,6 +15,7 @@ from amcl.data.named import DATASETS
 from amcl.methods import Method, make_method
 from amcl.seeds import generator
 from amcl.settings import whole_number
+from amcl.training.activation_checkpointing import checkpoint_activations
 from amcl.training.pretrain import load_data
 from amcl.views import ViewGroups
 
@@ -92,6 +93,8 @@ def cost_of(config: Config, image_size: int | None = None, channels: int = 3) ->
     images = config.run.batch_size // config.run.accumulate
     with torch.device("meta"):
         method = make_method(config.method, Backbone(config.backbone, size, channels=channels))
+    if config.hardware.activation_checkpointing:
+        checkpoint_activations(method)
     parts = _parameters(method)
     sizes = ViewGroups(size, config.views, method.num_views, patch=method.backbone.patch).sizes
     with torch.no_grad():
