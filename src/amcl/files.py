@@ -211,7 +211,7 @@ def open_own(path: Path, mode: str) -> IO[Any]:
         mode: Mode as that of `open`.
 
     Returns:
-        The open file; texts are UTF-8.
+        The open file; texts are UTF-8, with the line ends of Unix.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -219,7 +219,9 @@ def open_own(path: Path, mode: str) -> IO[Any]:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
         return os.open(name, flags | _NO_LINK, 0o666)
 
-    return open(path, mode, encoding=None if "b" in mode else "utf-8", opener=opener)
+    if "b" in mode:
+        return open(path, mode, opener=opener)
+    return open(path, mode, encoding="utf-8", newline="\n", opener=opener)
 
 
 def drop_half_line(path: Path) -> bool:

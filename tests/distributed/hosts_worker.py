@@ -1,6 +1,7 @@
 """What two hosts do: python hosts_worker.py FOLDER NAMESPACE NAMESPACE.
 
-They train until the cable between them is pulled, and resume, while one process trains alone. All is imported once, before the processes are forked into their namespaces.
+They train until the cable between them is pulled, and resume; one process trains alone. All is
+imported once, before the processes are forked into their namespaces.
 """
 
 import ctypes
