@@ -166,7 +166,8 @@ def check_name(name: str, where: object) -> None:
         Traceback (most recent call last):
         ValueError: a list is damaged: '../thesis.txt' is no name of a file.
     """
-    if name in ("", ".", "..") or "/" in name or os.sep in name or "\0" in name:
+    separated = "/" in name or os.sep in name or os.path.splitdrive(name)[0]
+    if name in ("", ".", "..") or separated or "\0" in name:
         raise ValueError(f"{where} is damaged: {name!r:.60} is no name of a file.")
 
 

@@ -110,7 +110,9 @@ def test_torchrun_on_two_hosts_of_which_one_is_killed(hosts, tmp_path):
 def wait_for_epoch(run: Path, epoch: int, processes: list[subprocess.Popen[str]]) -> None:
     """Wait until a run has done an epoch."""
     end = time.monotonic() + 120
-    while not (run / "metrics.jsonl").exists() or read_metrics(run)[-1].get("epoch", 0) < epoch:
+    while not (run / "metrics.jsonl").exists() or all(
+        row.get("epoch", 0) < epoch for row in read_metrics(run)
+    ):
         assert time.monotonic() < end
         assert [process.poll() for process in processes] == [None, None]
         time.sleep(0.05)
