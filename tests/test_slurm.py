@@ -150,7 +150,7 @@ def test_the_command_of_a_search_is_understood(tmp_path, slurm, monkeypatch):
 def torchruns() -> list[str]:
     """Every command of torchrun in the documents, but for its first word."""
     lines = [line for path in DOCUMENTS for line in path.read_text().splitlines()]
-    return [line.removeprefix("torchrun ") for line in lines if line.startswith("torchrun ")]
+    return [line.removeprefix("torchrun ") for line in lines if line.startswith("torchrun --")]
 
 
 @pytest.mark.parametrize("words", torchruns())

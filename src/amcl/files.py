@@ -72,6 +72,8 @@ def _locked_name(path: Path) -> Iterator[Path]:
     and new: no link that someone placed there is followed.
     """
     temporary = path.with_name(f".{path.name}.{secrets.randbits(32)}.writing")
+    if os.path.lexists(temporary):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(temporary))
     lock = try_lock(_lock_of(temporary))
     try:
         yield temporary
