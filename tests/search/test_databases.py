@@ -92,6 +92,18 @@ def test_a_password_that_postgres_refuses_is_not_shown(tmp_path, runs, database)
     assert not (tmp_path / "s").exists()
 
 
+def test_a_password_may_come_from_a_file_of_postgres(tmp_path, runs, database, monkeypatch):
+    if database is None:
+        pytest.skip(MISSING)
+    password, address = re.search(r"amcl:(.+)@(.+)", database).groups()
+    (tmp_path / "pgpass").write_text(f"*:*:*:amcl:{unquote(password)}\n")
+    (tmp_path / "pgpass").chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pgpass"))
+    without = f"postgresql://amcl@{address}"
+    assert numbers(find(tmp_path / "s", trials=1, storage=without, study="file").records) == [0]
+    assert numbers(find(tmp_path / "s", trials=2).records) == [0, 1]  # nothing need be given again
+
+
 def test_postgres_without_its_driver_names_the_extra(tmp_path, runs, monkeypatch):
     monkeypatch.setattr(storage, "missing", lambda *names: list(names))
     with pytest.raises(RunError, match=r"needs psycopg.*'\.\[postgres\]'"):
