@@ -12,8 +12,8 @@ import pytest
 
 from amcl.sweep import SweepFolder
 from amcl.sweep.engine import Trials
+from factories import small_config
 from postgres import MISSING, postgres
-from tiny_runs import picture_folder, tiny_vit
 
 
 @pytest.fixture(params=["journal", "postgres"])
@@ -44,19 +44,19 @@ def start(folder: Path, name: str, storage: str) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_one_of_two_workers_is_killed_and_the_other_does_each_run_once(tmp_path, storage):
-    picture_folder(tmp_path / "pictures")
-    config = tiny_vit("simclr", tmp_path / "pictures", epochs=10)
+    options = {"projector": (16, 8), "epochs": 6, "batch_size": 40, "knn_k": 20, "subset": 160}
+    config = small_config("builtin-simclr", **options)
     (tmp_path / "base.toml").write_text(config.to_toml())
     killed, other = (start(tmp_path, name, storage) for name in ("killed", "other"))
     try:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while not (begun := list(tmp_path.glob("killed/runs/*/metrics.jsonl"))):
             assert time.monotonic() < end
             assert killed.poll() is None, (tmp_path / "killed.txt").read_text()
             time.sleep(0.05)
         killed.kill()
         killed.wait()
-        assert other.wait(240) == 0, (tmp_path / "other.txt").read_text()
+        assert other.wait(400) == 0, (tmp_path / "other.txt").read_text()
     finally:
         for process in (killed, other):
             process.kill()
