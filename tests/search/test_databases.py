@@ -43,7 +43,7 @@ def machines(folder: Path, *addresses: str) -> str:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([tests, *sys.path])},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
         check=False,
     )
     assert done.stdout.split() == ["-9", "0"] * len(addresses), done.stdout + done.stderr
