@@ -53,7 +53,7 @@ def test_two_hosts_train_as_one_process_and_notice_that_the_cable_is_pulled(host
     silent = "for 2 seconds: it was stopped, its machine is down, or the network"
     first = r"amcl: process 1 of 2 \(.+\) has given no sign of life"
     assert re.search(rf"{first} {silent}.*\(this is process 0\)", done.stderr)
-    second = "amcl: the machine of process 0 of 2 has not answered"
+    second = "amcl: torchrun on the machine of process 0 of 2 has not answered"
     assert re.search(rf"{second} {silent}.*\(this is process 1\)", done.stderr)
     assert "Traceback" not in done.stderr
     torch.testing.assert_close(curve(tmp_path / "both"), curve(tmp_path / "alone"), **TOLERANCE)

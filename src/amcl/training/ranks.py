@@ -131,7 +131,7 @@ class _Watcher(threading.Thread):
             waited = waited + _PAUSE if looks == self._looks else 0.0
             looks = self._looks
             if waited > 1.25 * _SILENCE:
-                self._end(_silent(f"the machine of {_first()} has not answered"))
+                self._end(_silent(f"{_first()} has not answered"))
 
     def _end(self, message: str) -> None:
         """Have this process end with a message: by its own error, or else at once."""
@@ -149,8 +149,11 @@ def _name(store: Any, number: int) -> str:
 
 
 def _first() -> str:
-    """Return the name of the process that holds the store, or whose machine does."""
-    return f"process 0 of {world_size()}"
+    """Return the name of what holds the store."""
+    process = f"process 0 of {world_size()}"
+    if dist.is_torchelastic_launched():
+        return f"torchrun on the machine of {process}"
+    return process
 
 
 def _ended(process: str) -> str:
