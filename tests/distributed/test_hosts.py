@@ -45,7 +45,7 @@ def test_two_hosts_train_as_one_process_and_notice_that_the_cable_is_pulled(host
         env=ENVIRONMENT,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=400,
         check=False,
     )
     assert done.stdout.splitlines() == ["both 1 1", "both 0 0"], done.stdout + done.stderr
@@ -77,7 +77,9 @@ def start(host: Host, words: str, folder: Path) -> subprocess.Popen[str]:
 def test_torchrun_on_two_hosts_of_which_one_is_killed(hosts, tmp_path):
     picture_folder(tmp_path / "pictures")
     settings = config(tmp_path)
-    settings = replace(settings, run=replace(settings.run, epochs=40))
+    # Long enough to be killed in the middle; at a low rate, so that rounding does not grow.
+    optimizer = replace(settings.optimizer, lr=1e-5)
+    settings = replace(settings, optimizer=optimizer, run=replace(settings.run, epochs=40))
     (tmp_path / "settings.toml").write_text(settings.to_toml())
     run = tmp_path / "run"
     both = [start(host, "--config settings.toml --out run", tmp_path) for host in hosts]
@@ -103,7 +105,7 @@ def test_torchrun_on_two_hosts_of_which_one_is_killed(hosts, tmp_path):
 
 def wait_for_epoch(run: Path, epoch: int, processes: list[subprocess.Popen[str]]) -> None:
     """Wait until a run has done an epoch."""
-    end = time.monotonic() + 120
+    end = time.monotonic() + 300
     while not (run / "metrics.jsonl").exists() or all(
         row.get("epoch", 0) < epoch for row in read_metrics(run)
     ):
