@@ -72,6 +72,8 @@ def _locked_name(path: Path) -> Iterator[Path]:
     and new: no link that someone placed there is followed.
     """
     temporary = path.with_name(f".{path.name}.{secrets.randbits(32)}.writing")
+    if os.path.lexists(temporary):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(temporary))
     lock = try_lock(_lock_of(temporary))
     try:
         yield temporary
@@ -166,7 +168,8 @@ def check_name(name: str, where: object) -> None:
         Traceback (most recent call last):
         ValueError: a list is damaged: '../thesis.txt' is no name of a file.
     """
-    if name in ("", ".", "..") or "/" in name or os.sep in name or "\0" in name:
+    separated = "/" in name or os.sep in name or os.path.splitdrive(name)[0]
+    if name in ("", ".", "..") or separated or "\0" in name:
         raise ValueError(f"{where} is damaged: {name!r:.60} is no name of a file.")
 
 
@@ -211,7 +214,7 @@ def open_own(path: Path, mode: str) -> IO[Any]:
         mode: Mode as that of `open`.
 
     Returns:
-        The open file; texts are UTF-8.
+        The open file; texts are UTF-8, with the line ends of Unix.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -219,7 +222,9 @@ def open_own(path: Path, mode: str) -> IO[Any]:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
         return os.open(name, flags | _NO_LINK, 0o666)
 
-    return open(path, mode, encoding=None if "b" in mode else "utf-8", opener=opener)
+    if "b" in mode:
+        return open(path, mode, opener=opener)
+    return open(path, mode, encoding="utf-8", newline="\n", opener=opener)
 
 
 def drop_half_line(path: Path) -> bool:

@@ -10,10 +10,10 @@ Handler = Callable[[int, FrameType | None], object]
 
 STOP = tuple(
     getattr(signal, name)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU")
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGXCPU", "SIGBREAK")
     if hasattr(signal, name)
 )
-"""Ctrl-C, the end of a job, a lost connection, the limit of CPU time."""
+"""Ctrl-C, the end of a job, a lost connection, the limit of CPU time; Ctrl-Break on Windows."""
 
 SAVE = tuple(getattr(signal, name) for name in ("SIGUSR1",) if hasattr(signal, name))
 """Sent by SLURM some time before the end of a job (`--signal=USR1@300`)."""

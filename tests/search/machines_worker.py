@@ -83,7 +83,7 @@ def main(folder: Path, addresses: list[str]) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=60)
+        process.join(timeout=120)
         process.kill()
         process.join()
     print(*(process.exitcode for process in processes))

@@ -43,7 +43,7 @@ def machines(folder: Path, *addresses: str) -> str:
         env={**os.environ, "PYTHONPATH": os.pathsep.join([tests, *sys.path])},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
         check=False,
     )
     assert done.stdout.split() == ["-9", "0"] * len(addresses), done.stdout + done.stderr
@@ -90,6 +90,18 @@ def test_a_password_that_postgres_refuses_is_not_shown(tmp_path, runs, database)
         find(tmp_path / "s", storage=database.replace("amcl:", "amcl:wrong-"), study="refused")
     assert "wrong" not in str(error.value)
     assert not (tmp_path / "s").exists()
+
+
+def test_a_password_may_come_from_a_file_of_postgres(tmp_path, runs, database, monkeypatch):
+    if database is None:
+        pytest.skip(MISSING)
+    password, address = re.search(r"amcl:(.+)@(.+)", database).groups()
+    (tmp_path / "pgpass").write_text(f"*:*:*:amcl:{unquote(password)}\n")
+    (tmp_path / "pgpass").chmod(0o600)
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "pgpass"))
+    without = f"postgresql://amcl@{address}"
+    assert numbers(find(tmp_path / "s", trials=1, storage=without, study="file").records) == [0]
+    assert numbers(find(tmp_path / "s", trials=2).records) == [0, 1]  # nothing need be given again
 
 
 def test_postgres_without_its_driver_names_the_extra(tmp_path, runs, monkeypatch):

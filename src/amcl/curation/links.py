@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from amcl.curation.settings import LinkKind
@@ -56,6 +57,8 @@ def link_images(
                 ) from error
         for name, text in texts.items():
             (made / name).write_text(text, encoding="utf-8")
+        with suppress(FileNotFoundError):
+            folder.rmdir()  # an empty one, which Windows would not replace
         made.rename(folder)
 
 

@@ -239,7 +239,8 @@ def _leads_out(name: str) -> bool:
         or len(name) > _MAX_NAME
         or "\0" in name
         or os.path.isabs(name)
-        or ".." in name.split("/")
+        or bool(os.path.splitdrive(name)[0])
+        or ".." in name.replace(os.sep, "/").split("/")
     )
 
 

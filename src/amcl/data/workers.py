@@ -141,6 +141,8 @@ def _start(
             # The loader draws a seed for its workers: not from the numbers that training draws.
             generator=torch.Generator(),
         )
+        if not hasattr(signal, "SIGCHLD"):  # on Windows, torch looks for dead workers as it waits
+            return iter(loader)
         before = signal.getsignal(signal.SIGCHLD)
         batches = iter(loader)
     _handle_dead_workers_only_while_waiting(before)
@@ -282,7 +284,8 @@ class _PackedBatches(Dataset[Packed[B]]):
 
 def _set_up_worker(_: int) -> None:
     # Ctrl-C, and a signal to the whole group, are handled by the parent: it ends the workers.
-    os.setpgrp()
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     sys.excepthook = _print_error

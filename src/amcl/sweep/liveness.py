@@ -45,8 +45,9 @@ def _identity(pid: int) -> str:
 def _machine() -> str:
     """Return the name of this machine since it was started, and of the container."""
     try:
+        boot = _BOOT.read_text(encoding="ascii").strip()
         container = os.readlink("/proc/self/ns/pid")  # process IDs are those of a namespace
-        return f"{socket.gethostname()} {_BOOT.read_text().strip()} {container}"
+        return f"{socket.gethostname()} {boot} {container}"
     except OSError:
         return ""
 
@@ -54,7 +55,7 @@ def _machine() -> str:
 def _started(pid: int) -> str:
     """Return the time at which a process started, in ticks; "" if there is no such process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
     state, *fields = text.rpartition(")")[2].split()

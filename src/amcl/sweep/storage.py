@@ -108,8 +108,8 @@ def _database(url: str, checked: bool) -> "optuna.storages.RDBStorage":
     address = _address(url)
     if address.get_backend_name() == "sqlite":
         options: dict[str, Any] = {"connect_args": {"timeout": _SQLITE_TIMEOUT}}
-    else:  # between two epochs, a server or firewall may have closed a connection
-        options = {"pool_pre_ping": True}
+    else:  # no connection stays open in the hours of a run, when a firewall may close it
+        options = {"poolclass": sqlalchemy.pool.NullPool}
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return optuna.storages.RDBStorage(

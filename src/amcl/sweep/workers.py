@@ -12,7 +12,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -83,9 +83,8 @@ def _listen(connections: list[Connection], tell: Tell) -> dict[int, tuple[str, i
     indices = {id(connection): i for i, connection in enumerate(connections)}
     errors: dict[int, tuple[str, int]] = {}
     while connections:
-        for connection in wait(connections):
-            if not isinstance(connection, Connection):
-                raise RuntimeError("only connections are waited for")
+        for ready in wait(connections):
+            connection = cast("Connection[Any, Any]", ready)  # nothing else is waited for
             try:
                 message = connection.recv()
             except (EOFError, OSError):  # it has ended, perhaps in the middle of a word
@@ -118,17 +117,19 @@ def _gpus() -> list[str]:
 
 def _child(work: Work, sender: Connection, log: Path, threads: int, gpu: str | None) -> None:
     """Do the work in a process of its own."""
-    os.setsid()  # Ctrl-C on the terminal reaches the first process alone, which passes it on
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C on the terminal reaches the first process alone, which passes it on
     if gpu is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
-    with log.open("a") as file:
+    with log.open("a", encoding="utf-8") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
     torch.set_num_threads(threads)
     log_to_console(logging.INFO)
     try:
         signals.handle(signals.SAVE, signal.SIG_IGN)  # between two runs there is nothing to save
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
         work(sender.send)
     except (Interrupted, KeyboardInterrupt):
         sys.exit(130)
@@ -156,7 +157,12 @@ class _Children:
 
     def start(self, child: Any) -> None:
         """Start a child; signals wait until it has started, and in it until its work begins."""
-        resource_tracker.ensure_running()  # else it is started with the child, and lets signals in
+        if not hasattr(signal, "pthread_sigmask"):  # Windows
+            child.start()
+            self.processes.append(child)
+            return
+        # Otherwise it is started with the child, and lets signals in.
+        resource_tracker.ensure_running()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             child.start()
@@ -177,6 +183,8 @@ class _Children:
         self._send(number)
 
     def _send(self, number: int) -> None:
+        if sys.platform == "win32" and number != signal.SIGTERM:
+            return  # Ctrl-C and Ctrl-Break reach all processes of a console by themselves
         for child in self.processes:
             if child.is_alive():
                 os.kill(child.pid, number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from amcl import signals
@@ -58,6 +60,10 @@ def _ddp() -> Any:
     names = inspect.signature(DistributedDataParallel.__init__).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
     options: dict[str, Any] = {name: False}
+    if not dist.is_nccl_available():  # as on Windows
+        options["process_group_backend"] = "gloo"
+    if sys.platform == "win32":  # where PyTorch may be built without libuv, and says so as an error
+        os.environ.setdefault("USE_LIBUV", "0")
     return DDPStrategy(**options)
 
 

@@ -38,9 +38,14 @@ def shared_errors() -> Iterator[None]:
     if world_size() == 1:
         yield
         return
-    store = _own_connection(dist.distributed_c10d._get_default_store())
+    store: Any = dist.distributed_c10d._get_default_store()
+    # A wait of the main thread on its own connection would look like silence. Older versions of
+    # PyTorch have that one only, and with them silence is not judged.
+    has_own_connection = hasattr(store, "clone")
+    if has_own_connection:
+        store = store.clone()
     number = rank()
-    watcher = _Watcher(store, number, world_size())
+    watcher = _Watcher(store, number, world_size(), judge_silence=has_own_connection)
     watcher.start()
     try:
         yield
@@ -57,17 +62,9 @@ def shared_errors() -> Iterator[None]:
         _wait_for_readers(store)
         raise
     finally:
-        watcher.done.set()
         with suppress(RuntimeError):  # the process that held the store is gone
             store.set(f"{_LEFT}{number}", "")
-
-
-def _own_connection(store: Any) -> Any:
-    """Return the store by a connection of its own: a wait on the other one would hold up this one.
-
-    Before PyTorch 2.7 there is only the other one.
-    """
-    return store.clone() if hasattr(store, "clone") else store
+        watcher.done.set()
 
 
 class _Watcher(threading.Thread):
@@ -77,11 +74,12 @@ class _Watcher(threading.Thread):
     after a machine has lost its power, this process is ended too, after some seconds.
     """
 
-    def __init__(self, store: Any, number: int, size: int) -> None:
+    def __init__(self, store: Any, number: int, size: int, *, judge_silence: bool) -> None:
         super().__init__(daemon=True)
         self.store = store
         self.number = number
         self.next = (number + 1) % size
+        self.judge_silence = judge_silence
         self.message: str | None = None
         self.done = threading.Event()
         # Time is counted in looks of this process: one that was suspended has missed nothing.
@@ -92,7 +90,8 @@ class _Watcher(threading.Thread):
     def start(self) -> None:
         """Start, and watch the store, too: to look into one that no longer answers never ends."""
         super().start()
-        threading.Thread(target=self._watch_store, daemon=True).start()
+        if self.judge_silence:
+            threading.Thread(target=self._watch_store, daemon=True).start()
 
     def run(self) -> None:
         try:
@@ -119,7 +118,7 @@ class _Watcher(threading.Thread):
         if signs != self._signs or not signs or self.store.check([f"{_LEFT}{self.next}"]):
             self._looks_without_sign = 0
         self._signs = signs
-        if self._looks_without_sign * _PAUSE < _SILENCE:
+        if not self.judge_silence or self._looks_without_sign * _PAUSE < _SILENCE:
             return None
         message = _silent(f"{_name(self.store, self.next)} has given no sign of life")
         self.store.set(_ERROR, message)
@@ -132,7 +131,7 @@ class _Watcher(threading.Thread):
             waited = waited + _PAUSE if looks == self._looks else 0.0
             looks = self._looks
             if waited > 1.25 * _SILENCE:
-                self._end(_silent(f"the machine of {_first()} has not answered"))
+                self._end(_silent(f"{_first()} has not answered"))
 
     def _end(self, message: str) -> None:
         """Have this process end with a message: by its own error, or else at once."""
@@ -150,8 +149,11 @@ def _name(store: Any, number: int) -> str:
 
 
 def _first() -> str:
-    """Return the name of the process that holds the store, or whose machine does."""
-    return f"process 0 of {world_size()}"
+    """Return the name of what holds the store."""
+    process = f"process 0 of {world_size()}"
+    if dist.is_torchelastic_launched():
+        return f"torchrun on the machine of {process}"
+    return process
 
 
 def _ended(process: str) -> str:

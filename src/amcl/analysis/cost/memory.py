@@ -1,7 +1,7 @@
 """Peak memory of the process or of a GPU."""
 
-import resource
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -15,7 +15,7 @@ class PeakMemory:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._before = 0
+        self._before: int | None = 0
         if device.type == "cpu":
             self._before = _resident("VmRSS")
         elif device.type == "cuda":
@@ -24,20 +24,26 @@ class PeakMemory:
     def growth(self) -> int | None:
         """Return the largest growth in bytes; None where a device does not report it."""
         if self.device.type == "cpu":
-            return max(_resident("VmHWM") - self._before, 0)
+            most = _resident("VmHWM")
+            return None if most is None or self._before is None else max(most - self._before, 0)
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
 
-def _resident(field: str) -> int:
+def _resident(field: str) -> int | None:
     """Return the bytes of this process: now (VmRSS) or at most (VmHWM); without /proc, at most.
 
     /proc comes before getrusage, whose peak on Linux starts with that of the parent process.
+    Windows has neither.
     """
     status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.is_file() else []
+    lines = status.read_text(encoding="utf-8").splitlines() if status.is_file() else []
     for line in lines:
         name, _, value = line.partition(":")
         if name == field:
             return int(value.split()[0]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        resource = import_module("resource")
+    except ImportError:
+        return None
+    peak: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

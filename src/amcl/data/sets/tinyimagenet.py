@@ -20,7 +20,7 @@ def _list_annotated(folder: Path, classes: tuple[str, ...]) -> Listing:
     index = {name: number for number, name in enumerate(classes)}
     paths = []
     labels = []
-    for line in annotations.read_text().splitlines():
+    for line in annotations.read_text(encoding="utf-8").splitlines():
         name, wordnet_id, *_ = line.split("\t")
         if wordnet_id not in index:
             raise ValueError(

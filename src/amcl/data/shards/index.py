@@ -16,6 +16,7 @@ from amcl.data.decode import ARRAY_EXTENSIONS, EXTENSIONS
 from amcl.data.named import data_root
 from amcl.data.packed import NO_LABEL
 from amcl.data.shards.members import Damage, Member, Skipped, members
+from amcl.data.shards.positions import open_to_read, read_at
 from amcl.files import digest, whole_file
 from amcl.text_files import parse_json, require
 
@@ -130,10 +131,10 @@ def build_index(path: Path) -> ShardIndex:
     Raises:
         ValueError: The shard is compressed.
     """
-    archive = os.open(path, os.O_RDONLY)
+    archive = open_to_read(path)
     try:
         status = os.fstat(archive)
-        _refuse_compressed(path, os.pread(archive, 8, 0))
+        _refuse_compressed(path, read_at(archive, 8, 0))
         builder = _Builder(archive)
         for thing in members(archive, status.st_size):
             builder.add(thing)
@@ -209,7 +210,7 @@ class _Builder:
             self._damages.append((member.name, f"a label of {member.size:,} bytes"))
             return
         try:
-            text = os.pread(self._archive, member.size, member.offset).decode().strip()
+            text = read_at(self._archive, member.size, member.offset).decode().strip()
         except UnicodeDecodeError:
             self._damages.append((member.name, "a label that is no text"))
             return

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from amcl.data.shards.positions import read_at
+
 BLOCK = tarfile.BLOCKSIZE
 _CHUNK = 2**20
 _LONGEST = 2**16  # bytes of a name or of an extended header
@@ -68,7 +70,7 @@ def members(archive: int, size: int) -> Iterator[Member | Skipped | Damage]:
     position = 0
     is_ended = False
     while position + BLOCK <= size:
-        block = os.pread(archive, BLOCK, position)
+        block = read_at(archive, BLOCK, position)
         if not any(block):
             following = _after_zeros(archive, position, size)
             is_ended = following == size
@@ -147,7 +149,7 @@ class _Reader:
             raise ValueError(f"an extended header of {header.size:,} bytes")
         if data + header.size > self.size:
             raise _Truncated(f"it is cut off: it ends at byte {self.size:,}, within a header")
-        content = os.pread(self.archive, header.size, data)
+        content = read_at(self.archive, header.size, data)
         if header.type == tarfile.GNUTYPE_LONGNAME:
             self._name = os.fsdecode(content.split(b"\0")[0])
         elif header.type in _EXTENDED:
@@ -156,7 +158,7 @@ class _Reader:
     def _after_sparse_map(self, block: bytes, position: int) -> int:
         continues = block[_SPARSE_CONTINUES]
         while continues:
-            block = os.pread(self.archive, BLOCK, position)
+            block = read_at(self.archive, BLOCK, position)
             if len(block) < BLOCK:
                 raise _Truncated(f"it is cut off: it ends at byte {self.size:,}, within a header")
             position += BLOCK
@@ -200,7 +202,7 @@ def _is_header(block: bytes, position: int, size: int) -> bool:
 def _after_zeros(archive: int, position: int, size: int) -> int:
     """Return the position of the next block with another byte than 0, or the end."""
     while position < size:
-        chunk = np.frombuffer(os.pread(archive, _CHUNK, position), np.uint8)
+        chunk = np.frombuffer(read_at(archive, _CHUNK, position), np.uint8)
         if len(chunk) == 0:
             break
         if chunk.any():
@@ -212,7 +214,7 @@ def _after_zeros(archive: int, position: int, size: int) -> int:
 def _next_header(archive: int, position: int, size: int) -> int:
     """Return the position of the next block that is a header beyond doubt, or the end."""
     while position + BLOCK <= size:
-        chunk = os.pread(archive, _CHUNK, position)
+        chunk = read_at(archive, _CHUNK, position)
         blocks = np.frombuffer(chunk, np.uint8, len(chunk) // BLOCK * BLOCK).reshape(-1, BLOCK)
         if len(blocks) == 0:
             break

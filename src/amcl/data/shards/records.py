@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from amcl.data.packed import NO_LABEL, PackedRecords
 from amcl.data.shards.index import ROW, Names, Rows, ShardIndex, load_index
+from amcl.data.shards.positions import open_to_read, read_into
 from amcl.progress import Progress
 
 _OPEN_SHARDS = 64  # descriptors that a process keeps
@@ -158,7 +159,7 @@ class _Descriptor:
     """An open shard, which closes when nothing reads it anymore."""
 
     def __init__(self, path: str) -> None:
-        self.number = os.open(path, os.O_RDONLY)
+        self.number = open_to_read(path)
 
     def __del__(self) -> None:
         if hasattr(self, "number"):
@@ -200,6 +201,6 @@ class _Section(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         length = max(0, min(len(view), self._size - self._position))
         start = self._offset + self._position
-        length = os.preadv(self._descriptor.number, [view[:length]], start) if length else 0
+        length = read_into(self._descriptor.number, view[:length], start) if length else 0
         self._position += length
         return length
