@@ -9,11 +9,15 @@ from pathlib import Path
 
 import torch
 
+from amcl.data.decode import UnreadableImage
+from amcl.data.format_choice import choose_format, sample_headers
 from amcl.data.images import FileImages
 from amcl.data.listing import Listing
 from amcl.data.load import default_workers
 from amcl.data.locate import find_source
 from amcl.data.packed import PackedSource
+from amcl.data.pixel_format import RGB, PixelFormat
+from amcl.data.records import Records
 from amcl.data.shards.manifest import Manifest
 from amcl.data.shards.write import WrittenShard
 from amcl.data.source import Source
@@ -107,7 +111,7 @@ class Check:
         for line in listing.warnings:
             logger.warning(line)
         yield from (Fault(*file) for file in listing.unreadable)
-        images = FileImages(listing.records, _SIDE)
+        images = FileImages(listing.records, _SIDE, _format(listing.records))
         steps = torch.arange(len(images)).split(CHUNK) if len(images) else ()
         workers = min(self.workers, max(len(steps) - 1, 0))
         batches = stream(images, steps, workers=workers, replace=False)
@@ -116,6 +120,14 @@ class Check:
                 self.images += len(step)
                 progress.advance(len(step))
                 yield from (Fault(*file) for file in batch.unreadable)
+
+
+def _format(records: Records) -> PixelFormat:
+    """Return the format that the images are trained on in; any if none of them can be read."""
+    try:
+        return choose_format(records, sample_headers(records))[0] if len(records) else RGB
+    except UnreadableImage:
+        return RGB
 
 
 def _compare(file: Path, shard: WrittenShard) -> Fault | None:
