@@ -54,7 +54,7 @@ def photo(width: int, height: int, seed: int) -> bytes:
     while cells < max(width, height):
         rows = max(2, cells * height // max(width, height))
         noise = torch.randn(1, 3, rows, max(2, cells), generator=generator)
-        total += interpolate(noise, (height, width), mode="bicubic") * (40 / cells**0.5)
+        total += interpolate(noise, (height, width), mode="bicubic") * (30 / cells**0.2)
         cells *= 2
     pixels = (total[0] + 128).clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy()
     file = io.BytesIO()

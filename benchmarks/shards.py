@@ -140,8 +140,8 @@ def table(results: dict[str, Any]) -> str:
 def main() -> None:
     """Measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--images", type=int, default=4000, help="number of images")
-    parser.add_argument("--rounds", type=int, default=7, help="timed rounds")
+    parser.add_argument("--images", type=int, default=6000, help="number of images")
+    parser.add_argument("--rounds", type=int, default=5, help="timed rounds")
     parser.add_argument("--workers", type=int, default=2, help="processes that decode")
     parser.add_argument("--folder", type=Path, help="where files are written; a temporary folder")
     options = parser.parse_args()
