@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import pickle
 import sys
-import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
@@ -96,12 +96,20 @@ def test_groups_of_rows_that_are_kept_are_bounded(tmp_path, monkeypatch):
         assert len(groups._groups) <= 3
         assert groups._size == sum(group.nbytes for group in groups._groups.values()) <= 4 * size
     gc.collect()
-    tracemalloc.start()
     pool = pa.total_allocated_bytes()
     for index in torch.randperm(60).tolist():
         _content(images.records, index)
     assert pa.total_allocated_bytes() - pool < 2 * size
-    tracemalloc.stop()
+
+
+def test_threads_take_turns(tmp_path, monkeypatch):
+    write_parquet(tmp_path / "a.parquet", table(range(60)), group=4)
+    monkeypatch.setattr(readers, "_KEPT", 1)
+    records = load(tmp_path / "a.parquet", labels="none").train.records
+    order = torch.randperm(60).tolist() * 3
+    with ThreadPoolExecutor(8) as pool:
+        contents = list(pool.map(lambda index: _content(records, index), order))
+    assert contents == [picture(index) for index in order]
 
 
 # -- splits, columns, classes
