@@ -9,8 +9,8 @@ does, and storages in turns, so that a slow moment of the machine hits all:
 - decoded: batches of pixels on a canvas of 96 by worker processes, from the page cache;
 - listed: from the path to the list of all images, in CPU time.
 
-Of groups of rows in Parquet, 16 MiB are kept in memory instead of 128, as if the set were much larger
-than it is. It writes to benchmarks/results/shards.md and shards.json.
+Of groups of rows in Parquet, 16 MiB are kept in memory instead of 128, as if the set were much
+larger than it is. It writes to benchmarks/results/shards.md and shards.json.
 """
 
 import argparse
@@ -154,7 +154,8 @@ def main() -> None:
         results = measure(Path(root), options.images, options.rounds, options.workers)
     text = (
         f"{table(results)}\n\n{options.images:,} JPEGs of 500 × 375 pixels "
-        f"in random order; of groups in Parquet, {KEPT >> 20} MiB are kept. `cold`: bytes read by one process from the disk; `warm`: from the page "
+        f"in random order; of groups in Parquet, {KEPT >> 20} MiB are kept. `cold`: bytes read by "
+        "one process from the disk; `warm`: from the page "
         f"cache, in CPU time; `decoded`: {DECODED:,} of them on a canvas of {CANVAS} by "
         f"{options.workers} processes, warm; `listed`: from the path to the list of images, in CPU "
         f"time. Medians of {options.rounds} rounds in turns, in brackets least and most of the "
