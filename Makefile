@@ -79,6 +79,8 @@ format: setup
 bench: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/core.py
 	@$(BIN)/python benchmarks/views.py
+	@$(BIN)/python benchmarks/decoding.py
+	@$(BIN)/python benchmarks/shards.py
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/evaluation.py
 	@$(BIN)/python benchmarks/masked.py

@@ -182,6 +182,22 @@ def test_broken_exif_leaves_the_picture_as_it_is(tmp_path, picture):
     assert decode(FileRecord(str(path)), 40)[0].shape == (3, 40, 40)
 
 
+@pytest.mark.parametrize("canvas", [24, 33, 96])
+@pytest.mark.parametrize("size", [(50, 37), (37, 50), (24, 90), (90, 24), (33, 33), (7, 200)])
+def test_both_sides_resized_at_once_give_the_pixels_of_one_after_the_other(
+    tmp_path, picture, monkeypatch, size, canvas
+):
+    path = picture(tmp_path / "a.png", width=size[0], height=size[1])
+    at_once, shape = decode(FileRecord(str(path)), canvas)
+    monkeypatch.setattr(
+        sys.modules["amcl.data.decoding.pictures"], "_STRIP", size[0]
+    )  # rows one by one, then the height
+    one_by_one, _ = decode(FileRecord(str(path)), canvas)
+    assert shape == size[::-1]
+    assert at_once.is_contiguous()
+    assert torch.equal(at_once, one_by_one)
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
 def test_strips_give_the_pixels_of_the_whole(tmp_path, monkeypatch, mode, orientation):

@@ -7,7 +7,9 @@ import shutil
 import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tifffile
 import torch
 
 from amcl.cli import main
@@ -308,6 +310,24 @@ def test_shards_are_packed_anew(tmp_path):
     pack(str(folder), tmp_path / "few")
     pack(str(tmp_path / "few"), tmp_path / "many", shard_size="5")
     assert_same_images(load(tmp_path / "many"), load(folder))
+
+
+@pytest.mark.parametrize("ending", ["npy", "tif"])
+def test_images_of_many_channels(tmp_path, ending):
+    generator = np.random.default_rng(0)
+    for number in range(24):
+        file = tmp_path / "folder" / "ab"[number % 2] / f"{number}.{ending}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        bands = generator.integers(0, 4096, (24, 24, 5), dtype=np.uint16)
+        if ending == "npy":
+            np.save(file, bands)
+        else:
+            tifffile.imwrite(file, bands, planarconfig="contig")
+    pack(str(tmp_path / "folder"), tmp_path / "shards")
+    data = load(tmp_path / "shards")
+    assert data.channels == 5
+    assert_same_images(data, load(tmp_path / "folder"))
+    assert not list(Check(str(tmp_path / "shards"), workers=0).faults())
 
 
 def test_running_out_of_space_is_an_error_of_the_run(tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import shutil
+import sys
 
 import pytest
 import torch
@@ -67,6 +68,14 @@ def test_new_processes_read_shards_too(both):
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         content = pool.apply(_content, (records, 3))
     assert content == _content(records, 3)
+
+
+def test_large_images_are_read_in_parts(both, monkeypatch):
+    expected = load(both[1]).train[torch.arange(5)]
+    monkeypatch.setattr(sys.modules["amcl.data.shards.records"], "_BUFFER", 100)
+    images = load(both[1]).train
+    assert images.records[0].size > 100
+    assert torch.equal(images[torch.arange(5)], expected)
 
 
 def test_handles_are_few(tmp_path):

@@ -23,6 +23,8 @@ def test_losses_do_not_depend_on_storage_workers_and_stops(tmp_path, monkeypatch
     pretrain(config, tmp_path / "folder run")
     expected = losses(tmp_path / "folder run")
     assert len(expected) == 8
+    epochs = [row for row in read_metrics(tmp_path / "folder run") if row["kind"] == "epoch"]
+    assert all(0 < row["data_wait"] < 1 for row in epochs)
     pack(folder, tmp_path / "packed", shard_size="16")
     packed = replace(config, data=replace(config.data, source=str(tmp_path / "packed")))
     pretrain(packed, tmp_path / "packed run")

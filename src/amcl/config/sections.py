@@ -49,8 +49,8 @@ class DataSettings:
     """What is trained on."""
 
     source: Annotated[str, tyro.conf.arg(name="data", metavar="FOLDER|NAME")] = "builtin"
-    """A folder of images, shards ('shards/{0000..0999}.tar'), a named set (cifar10, cifar100,
-    stl10, tinyimagenet, imagenet), or builtin."""
+    """A folder of images, shards ('shards/{0000..0999}.tar'), tables (.parquet, .arrow), a named
+    set (cifar10, cifar100, stl10, tinyimagenet, imagenet), or builtin."""
     data_root: str | None = field(default=None, metadata=NO_EFFECT)
     """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
     image_size: int | None = None

@@ -76,8 +76,9 @@ def _take_steps(trainer: Trainer, saving: CheckpointPolicy, log: RunLog, stop: S
             log.step(trainer.step, mean_loss.item(), lr)
             if ends_epoch:
                 epoch_loss = trainer.loss_sum.item() / task.per_epoch
-                data_wait = mean_over_ranks(torch.tensor(log.display.data_wait)).item()
-                log.epoch(trainer.step, epoch_loss, lr, data_wait, task.log_metrics())
+                wait = torch.tensor(log.display.data_wait, device=fabric.device)
+                wait_share = mean_over_ranks(wait).item()
+                log.epoch(trainer.step, epoch_loss, lr, wait_share, task.log_metrics())
                 trainer.loss_sum.zero_()
                 task.end_epoch(trainer.step, log)
                 fabric.barrier()

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from amcl.data.listing import Listing, is_image_name
+from amcl.data.decode import EXTENSIONS
+from amcl.data.listing import Listing
 from amcl.data.options import Labels
 from amcl.data.shards.write import Sample, packed_size
 from amcl.data.source import Source
@@ -178,7 +179,8 @@ def unique_keys(parts: Sequence[Sequence[str]]) -> list[str]:
     taken: set[str] = set()
     keys = []
     for *folders, name in parts:
-        stem = os.path.splitext(name)[0] if is_image_name(name) else name
+        stem, extension = os.path.splitext(name)
+        stem = stem if extension.lower() in EXTENSIONS else name
         plain = "/".join([*folders, stem.replace(".", "_")])
         key = plain
         number = 1

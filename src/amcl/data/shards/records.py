@@ -19,7 +19,7 @@ from amcl.data.shards.positions import open_to_read, read_into
 from amcl.progress import Progress
 
 _OPEN_SHARDS = 64  # descriptors that a process keeps
-_BUFFER = 2**20
+_BUFFER = 2**20  # bytes that are read at once
 _THREADS = 8
 _IN_SHARD = np.dtype([("shard", "<i4"), *ROW.descr])
 
@@ -60,8 +60,10 @@ class ShardRecord:
         status = os.fstat(descriptor.number)
         if (status.st_size, status.st_mtime_ns) != (self.shard.size, self.shard.mtime):
             raise ValueError("the shard has changed since its index was read")
+        if self.size <= _BUFFER:
+            return io.BytesIO(os.pread(descriptor.number, self.size, self.offset))
         section = _Section(descriptor, self.offset, self.size)
-        return cast(BinaryIO, io.BufferedReader(section, min(self.size, _BUFFER)))
+        return cast(BinaryIO, io.BufferedReader(section, _BUFFER))
 
 
 class ShardRecords(PackedRecords):

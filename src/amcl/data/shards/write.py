@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import IO, cast
 
 from amcl.data.decode import EXTENSIONS, image_format
-from amcl.data.listing import is_image_name
 from amcl.data.records import Record
 from amcl.files import whole_file
 from amcl.printable import printable
 from amcl.text_files import to_json
 
-_EXTENSION_OF = {"JPEG": ".jpg", "MPO": ".jpg", "JPEG2000": ".jp2", "TIFF": ".tif", "HEIF": ".heic"}
+_EXTENSION_OF = {
+    "JPEG": ".jpg",
+    "MPO": ".jpg",
+    "JPEG2000": ".jp2",
+    "TIFF": ".tif",
+    "HEIF": ".heic",
+    "NumPy": ".npy",
+    "DICOM": ".dcm",
+}
 _OVERHEAD = 4 * tarfile.BLOCKSIZE  # bytes beside those of an image: headers, label, description
 
 
@@ -55,8 +62,9 @@ class Sample:
         yield f"{self.key}.json", to_json(about, indent=None).encode()
 
     def _extension(self) -> str:
-        if is_image_name(self.path):
-            return os.path.splitext(self.path)[1]
+        extension = os.path.splitext(self.path)[1]
+        if extension.lower() in EXTENSIONS:
+            return extension
         detected = image_format(self.record) or "JPEG"  # what is no image is named when it is read
         extension = _EXTENSION_OF.get(detected, f".{detected.lower()}")
         return extension if extension in EXTENSIONS else ".jpg"

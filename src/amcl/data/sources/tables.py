@@ -18,7 +18,7 @@ from amcl.progress import Progress
 from amcl.text_files import read_json, require
 
 _STATE = "state.json"  # of a folder of `save_to_disk`: which of its files belong to it
-_LARGE_GROUP = 2**26  # bytes
+_LARGE_GROUP = 2**24  # bytes, which take as long to read as an image takes to decode, or longer
 
 
 class _Named(TypedDict):

@@ -1,10 +1,11 @@
 """Reading of tables in groups of rows, each by its number."""
 
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ class Reader(ABC):
     rows: list[int]
     """Number of rows of each group."""
 
-    @property
+    @cached_property
     def starts(self) -> NDArray[np.int64]:
         """The first row of each group, and behind them the number of all rows."""
         return np.cumsum([0, *self.rows])
@@ -151,16 +152,25 @@ def open_table(file: TableFile) -> Reader:
 
 
 class _Groups:
-    """The groups of rows that were read last."""
+    """The groups of rows that were read last; threads take turns."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._groups: OrderedDict[tuple[TableFile, int], Any] = OrderedDict()
         self._size = 0
 
-    def get(self, file: TableFile, group: int) -> Any:
+    def image(self, file: TableFile, row: int) -> Any:
+        """Return the image in a row of a table, as a value of Arrow."""
+        with self._lock:
+            reader = open_table(file)
+            starts = reader.starts
+            group = int(np.searchsorted(starts, row, side="right")) - 1
+            return self._group(reader, file, group)[row - int(starts[group])]
+
+    def _group(self, reader: Reader, file: TableFile, group: int) -> Any:
         key = (file, group)
         if key not in self._groups:
-            images = open_table(file).images(group)
+            images = reader.images(group)
             self._groups[key] = images
             self._size += images.nbytes
             while self._size > _KEPT and len(self._groups) > 1:
@@ -182,10 +192,8 @@ def read_image(file: TableFile, row: int) -> bytes:
     import pyarrow as pa
 
     file.require_unchanged()
-    starts = open_table(file).starts
-    group = int(np.searchsorted(starts, row, side="right")) - 1
     try:
-        value = _groups.get(file, group)[row - int(starts[group])]
+        value = _groups.image(file, row)
     except (pa.ArrowException, OSError) as error:  # Arrow raises both for what it cannot read
         raise ValueError(_reason(error)) from None
     if not value.is_valid:
