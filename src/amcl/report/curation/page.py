@@ -72,8 +72,7 @@ def curation_page(
     others = list(dict.fromkeys(i.other for g in shown for i in g.items if i.other))
     pictures = _Pictures(data_root, default_workers() if workers is None else workers)
     uris = pictures.of_rows(curation, rows)
-    if others:
-        uris += pictures.of_others(curation, others, BUDGET - sum(map(len, uris)))
+    uris += pictures.of_others(curation, others, BUDGET - sum(map(len, uris)))
     data = _data(curation, shown, rows, others)
     data |= {"pictures": uris, "again": again(curation, command)}
     write_text(path, _html(curation, shown, data))
@@ -102,8 +101,15 @@ class _Pictures:
         return thumbnail_uris(images, [readable[row] for row in rows], BUDGET, self.workers)
 
     def of_others(self, curation: Curation, others: Sequence[str], budget: int) -> list[str]:
-        images, names = self._load(curation, curation.info["settings"]["against"])
+        if not others:
+            return []
+        source = curation.info["settings"]["against"]
+        if source is None:
+            raise ValueError(f"{curation.folder} is damaged: it has leaks, and no other set.")
+        images, names = self._load(curation, source)
         indices = {name: index for index, name in enumerate(names)}
+        if unknown := next((name for name in others if name not in indices), None):
+            raise ValueError(f"{source} has no {unknown!r:.60} anymore: curate into a new folder.")
         return thumbnail_uris(images, [indices[name] for name in others], budget, self.workers)
 
     def _load(self, curation: Curation, source: str) -> tuple[Images, list[str]]:

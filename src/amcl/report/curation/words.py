@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amcl.curation import Curation
+from amcl.curation.info import by_reason
 from amcl.data.images import counted
 from amcl.files import free_path
 
@@ -18,22 +19,17 @@ def facts(curation: Curation) -> list[tuple[str, str]]:
         curation: The curation.
     """
     counts = curation.info["counts"]
-    names = {
-        "images": "images",
-        "exact": "exact copies",
-        "near": "near copies",
-        "outliers": "odd",
-        "leaks": "in both sets",
-        "unreadable": "unreadable",
-        "keep": "kept",
-        "selected": "selected",
+    numbers = {
+        "images": counts["images"],
+        "exact copies": counts["exact"],
+        "near copies": counts["near"],
+        "odd": counts["outliers"],
+        "in both sets": counts.get("leaks"),
+        "unreadable": counts["unreadable"] or None,
+        "kept": counts["keep"],
+        "selected": counts["selected"] or None,
     }
-    optional = ("leaks", "unreadable", "selected")
-    return [
-        (title, f"{counts[name]:,}")
-        for name, title in names.items()
-        if counts.get(name) or (name in counts and name not in optional)
-    ]
+    return [(title, f"{number:,}") for title, number in numbers.items() if number is not None]
 
 
 def lead(curation: Curation) -> list[str]:
@@ -108,10 +104,7 @@ def _new(folder: Path) -> Path:
 
 
 def _left_out(curation: Curation) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for name, reason in curation.info["left_out"].items():
-        reasons.setdefault(reason, []).append(name.replace("_", " "))
     return [
-        f"The table has no column of {', '.join(names)}: {reason}."
-        for reason, names in reasons.items()
+        f"The table has no column of {', '.join(names).replace('_', ' ')}: {reason}."
+        for reason, names in by_reason(curation.info["left_out"]).items()
     ]
