@@ -77,7 +77,7 @@ def galleries(curation: Curation) -> list[Gallery]:
                 curation,
                 "ambiguity",
                 "Ambiguous",
-                "ambiguity",
+                "",
                 "Above 0, views of other images are more similar to the model than two views of "
                 "the image itself.",
             )
@@ -275,6 +275,6 @@ def _highest(curation: Curation, column: str, title: str, symbol: str, note: str
         anchor=column,
         title=title,
         note=f"{note} The highest first.",
-        items=[Item([row], [f"{symbol} {values[row]:.3f}"]) for row in rows[:MOST_HIGHEST]],
+        items=[Item([row], [f"{symbol} {values[row]:.3f}".strip()]) for row in rows[:MOST_HIGHEST]],
         empty="No image has a value.",
     )
