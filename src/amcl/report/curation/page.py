@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from amcl.analysis import plane
 from amcl.curation import COLUMNS, Curation
-from amcl.data import Images, default_workers, load_all_images
+from amcl.data import FileImages, Images, default_workers, load_all_images
 from amcl.files import write_text
 from amcl.printable import printable
 from amcl.report.curation.galleries import Gallery, galleries, rows_to_show, thresholds
@@ -114,8 +114,11 @@ class _Pictures:
 
     def _load(self, curation: Curation, source: str) -> tuple[Images, list[str]]:
         size = curation.info["model"]["image_size"]
-        loaded = load_all_images(source, root=self.data_root, image_size=size, canvas=SIDE)
-        return loaded.images, [printable(name) for name in loaded.names]
+        loaded = load_all_images(source, root=self.data_root, image_size=size)
+        images = loaded.images
+        if isinstance(images, FileImages):
+            images = FileImages(images.records, SIDE)  # as RGB, whatever the model takes
+        return images, [printable(name) for name in loaded.names]
 
 
 def _data(
