@@ -120,7 +120,7 @@ def curate(
         request=request,
         source=absolute_source(data),
         out=out,
-        measured=_measured(out, reuse),
+        measured=_measured_folder(out, reuse),
         workers=workers,
         accelerator=accelerator,
     )
@@ -130,26 +130,26 @@ def curate(
 def _finish(work: Work, images: AllImages, other: AllImages | None) -> Curation:
     """Measure the images, compare them, and write everything; the file that is complete last."""
     settings = work.request.settings
-    ours = work.measure(images, "images")
-    similar = find_similar(ours.x, ours.measured, ours.names, images.images, settings)
-    printed = [printable(name) for name in ours.names]
-    table = make_columns(ours.x, ours.measured, printed, similar, settings)
-    label_first = _select(ours, table, "typical", settings.label_first, settings.seed)
+    measured = work.measure(images, "images")
+    similar = find_similar(measured.x, measured.facts, measured.names, images.images, settings)
+    printed = [printable(name) for name in measured.names]
+    table = make_columns(measured.x, measured.facts, printed, similar, settings)
+    label_first = _select(measured, table, "typical", settings.label_first, settings.seed)
     selected: list[int] = []
     if settings.select is not None:
-        selected = _select(ours, table, settings.rule, settings.select, settings.seed)
+        selected = _select(measured, table, settings.rule, settings.select, settings.seed)
         if len(selected) < settings.select:
             logger.warning("only %d images remain without copies: all are selected", len(selected))
         order = {row: rank for rank, row in enumerate(selected, 1)}
-        table["selected"] = [order.get(row) for row in range(len(ours.names))]
-    info = make_info(work, ours, similar, table, label_first)
+        table["selected"] = [order.get(row) for row in range(len(measured.names))]
+    info = make_info(work, measured, similar, table, label_first)
     for reason, columns in by_reason(info["left_out"]).items():
         logger.info("without %s: %s", ", ".join(columns), reason)
     curation = Curation(work.out, table, info)
     if other is not None:
-        info["counts"]["leaks"] = _write_leaks(work, ours, printed, other, similar.threshold)
+        info["counts"]["leaks"] = _write_leaks(work, measured, printed, other, similar.threshold)
     write_lists(curation, label_first, selected)
-    _write_for_others(curation, work.request, ours, sorted(selected), printed)
+    _write_for_others(curation, work.request, measured, sorted(selected), printed)
     if missing("pyarrow"):
         logger.info("%s", needed("curation.parquet", "pyarrow", "parquet"))
     write_curation(curation)
@@ -174,7 +174,7 @@ def _write_for_others(
         link_images(Path(request.link), targets, request.link_kind, texts)
 
 
-def _measured(out: Path, reuse: str | Path | None) -> Path:
+def _measured_folder(out: Path, reuse: str | Path | None) -> Path:
     """Return the folder in which measurements are."""
     if reuse is None:
         return out
@@ -188,7 +188,7 @@ def _measured(out: Path, reuse: str | Path | None) -> Path:
 
 
 def _select(
-    ours: MeasuredSet, table: dict[str, Any], rule: Rule, count: int, seed: int
+    measured: MeasuredSet, table: dict[str, Any], rule: Rule, count: int, seed: int
 ) -> list[int]:
     """Return selected rows in their order, among those that are kept."""
     if not count:
@@ -198,7 +198,7 @@ def _select(
     chosen = select(
         rule,
         count,
-        ours.x if len(rows) == len(ours.x) else ours.x[rows],
+        measured.x if len(rows) == len(measured.x) else measured.x[rows],
         typicality=torch.tensor(table["typicality"])[rows],
         uncertainty=None if uncertainty is None else torch.tensor(uncertainty)[rows],
         seed=seed,
@@ -208,16 +208,16 @@ def _select(
 
 
 def _write_leaks(
-    work: Work, ours: MeasuredSet, printed: list[str], other: AllImages, threshold: float
+    work: Work, measured: MeasuredSet, printed: list[str], other: AllImages, threshold: float
 ) -> int:
     """Write `leaks.csv`; return the number of images that stand in the other set."""
-    theirs = work.measure(other, "against")
+    against = work.measure(other, "against")
     contents: list[tuple[Any, Any]] = [
-        (pixel_keys(ours.measured, ours.all.images), pixel_keys(theirs.measured, other.images))
+        (pixel_keys(measured.facts, measured.all.images), pixel_keys(against.facts, other.images))
     ]
-    if ours.measured.files and theirs.measured.files:
-        contents.append((ours.measured.files, theirs.measured.files))
-    leaks = find_leaks(ours.x, theirs.x, threshold, contents)
-    others = [printable(name) for name in theirs.names]
+    if measured.facts.files and against.facts.files:
+        contents.append((measured.facts.files, against.facts.files))
+    leaks = find_leaks(measured.x, against.x, threshold, contents)
+    others = [printable(name) for name in against.names]
     write_text(work.out / "leaks.csv", leaks_csv(leaks, printed, others))
     return len({leak.row for leak in leaks})

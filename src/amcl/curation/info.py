@@ -1,4 +1,4 @@
-"""What is told of a curation beside its table: counts, thresholds, a histogram, similar pairs."""
+"""The content of curation.json: counts, thresholds, a histogram, pairs of similar images."""
 
 import os
 from collections.abc import Mapping
@@ -63,12 +63,12 @@ def make_info(
             "source": work.source,
             "fingerprint": request.images,
             "images": len(names),
-            "unreadable": [(printable(names[i]), why) for i, why in images.measured.unreadable],
+            "unreadable": [(printable(names[i]), why) for i, why in images.facts.unreadable],
         },
-        "left_out": left_out(work.method, images.measured, table),
+        "left_out": left_out(work.method, images.facts, table),
         "counts": {
             "images": len(names),
-            "unreadable": len(images.measured.unreadable),
+            "unreadable": len(images.facts.unreadable),
             "exact": table["duplicate_kind"].count("exact"),
             "near": table["duplicate_kind"].count("near"),
             "groups": int(similar.groups.group.max()),

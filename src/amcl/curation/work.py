@@ -29,7 +29,7 @@ class MeasuredSet:
 
     all: AllImages
     """All images, unreadable ones among them."""
-    measured: Measurements
+    facts: Measurements
     """What was measured of the rows, the images that can be read."""
     features: Features
     """Features of the rows."""
@@ -43,7 +43,7 @@ class MeasuredSet:
     @property
     def paths(self) -> list[str]:
         """Absolute paths of the rows."""
-        return [self.all.paths[i] for i in self.measured.indices.tolist()]
+        return [self.all.paths[i] for i in self.facts.indices.tolist()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +82,11 @@ class Work:
         if part == "images" and not isinstance(self.method, Absent):
             if self.model.config is None:
                 raise RuntimeError("a method belongs to a run")
-            makes = self.transform.views(self.model.config.views)
-            views = ViewPairs(self.method, makes, settings.pairs, device)
+            maker = self.transform.views(self.model.config.views)
+            views = ViewPairs(self.method, maker, settings.pairs, device)
         fingerprint = images.images.fingerprint()
         identity = [self.request.model, self.request.transform, fingerprint]
-        a_pass = Pass(
+        task = Pass(
             folder=self.measured / "measured" / part,
             images=images.images,
             model=self.model,
@@ -98,11 +98,11 @@ class Work:
             workers=default_workers() if self.workers is None else self.workers,
             identity=identity_of([*identity, settings.pairs, settings.seed]),
         )
-        measured, features = a_pass.run()
+        measured, features = task.run()
         if not torch.equal(measured.indices, features.indices):
             raise RunError(
-                f"other images could be read before: remove {a_pass.folder}, and the features in "
-                f"{a_pass.cache.folder}, and run again."
+                f"other images could be read before: remove {task.folder}, and the features in "
+                f"{task.cache.folder}, and run again."
             )
         return MeasuredSet(
             images,
@@ -110,7 +110,7 @@ class Work:
             features,
             unit_features(features.values),
             [images.names[i] for i in measured.indices.tolist()],
-            a_pass.cache.path(self.model.backbone, images.images, self.transform),
+            task.cache.path(self.model.backbone, images.images, self.transform),
         )
 
     def _features_folder(self) -> Path:
