@@ -21,7 +21,7 @@ def summary(curation: Curation) -> str:
     counts = info["counts"]
     lines = [
         f"{counted(counts['images'], 'image')} in {info['data']['source']}",
-        f"  {counted(counts['exact'], 'exact copy').replace('copys', 'copies')} and "
+        f"  {counted(counts['exact'], 'exact copy', 'exact copies')} and "
         f"{counts['near']:,} near (cosine {info['threshold']:.4f} and more), in "
         f"{counted(counts['groups'], 'group')}: {counts['keep']:,} left without them",
         f"  {counted(counts['outliers'], 'outlier')} far from all other images"

@@ -181,7 +181,7 @@ def _groups(curation: Curation, *, kind: str, title: str, note: str, empty: str)
     items = []
     for group in order[:MOST_GROUPS]:
         rows = members[group]
-        lines = [f"{counted(len(rows), 'copy').replace('copys', 'copies')} to leave out"]
+        lines = [f"{counted(len(rows), 'copy', 'copies')} to leave out"]
         if len(rows) >= MOST_MEMBERS:
             lines[0] += f", {MOST_MEMBERS - 1} of them shown"
         if kind == "near":
