@@ -129,10 +129,10 @@ def _candidates(
         return_inverse=True, return_counts=True
     )
     starts = counts.cumsum(0) - counts
-    place = torch.arange(len(position)) - starts[position]
+    rank = torch.arange(len(position)) - starts[position]
     most = int(counts.max()) if len(counts) else 0
     padded = values.new_full((len(rows), most), -math.inf)
-    padded[position, place] = values[chosen]
+    padded[position, rank] = values[chosen]
     padded_columns = torch.zeros(len(rows), most, dtype=torch.long)
-    padded_columns[position, place] = columns[chosen]
+    padded_columns[position, rank] = columns[chosen]
     return rows, padded, padded_columns
