@@ -86,6 +86,7 @@ bench: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/masked.py
 	@$(BIN)/python benchmarks/detection.py
 	@$(BIN)/python benchmarks/published_losses.py
+	@$(BIN)/python benchmarks/curation.py
 
 bench-peers: $(VENV)/.bench-ready
 	@$(BIN)/python benchmarks/peers.py

@@ -133,6 +133,19 @@ def test_an_interrupted_command_is_resumed(tmp_path, capsys, monkeypatch):
     assert parts.count(parts[0]) == 1
 
 
+def test_what_a_killed_command_left_is_removed(tmp_path):
+    """After the folder of links has its name, and after the last file has its own."""
+    picture_folder(tmp_path / "pictures", count=2, size=16)
+    words = words_of(tmp_path, "--link", str(tmp_path / "links"))
+    assert main(words) == 0
+    left = [tmp_path / ".links.1.writing", tmp_path / "out/.curation.html.2.writing"]
+    left[0].mkdir()
+    left[1].write_text("half a page")
+    (tmp_path / "out/curation.json").unlink()
+    assert main(words) == 0
+    assert not any(path.exists() for path in left)
+
+
 @amounts
 def test_damaged_parts(original, tmp_path, count, capsys, record):
     """A part with a flipped bit is an error that says what to do, or has the same values."""

@@ -1,9 +1,8 @@
 """A curation from beginning to end."""
 
 import logging
-import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,48 +10,27 @@ import torch
 
 from amcl.checkpoints import open_model
 from amcl.checkpoints.loaded_model import LoadedModel
-from amcl.curation.columns import Similarity, find_similar, make_columns, pixel_keys
+from amcl.curation.columns import find_similar, make_columns, pixel_keys
 from amcl.curation.exports import METADATA, metadata_csv, write_exports
+from amcl.curation.info import by_reason, make_info
 from amcl.curation.leaks import find_leaks, leaks_csv
 from amcl.curation.links import check_link_folder, link_images
 from amcl.curation.lists import write_lists
-from amcl.curation.measure import Measurements, Pass, identity_of
-from amcl.curation.neighbors import unit_features
 from amcl.curation.request import FILE, Request, begin
-from amcl.curation.result import FORMAT, Curation, Info, read_curation, write_curation
-from amcl.curation.selection import select
+from amcl.curation.result import Curation, read_curation, write_curation
+from amcl.curation.selection import Rule, select
 from amcl.curation.settings import CurationSettings, Export, LinkKind
-from amcl.curation.summary import histogram_of, pairs_of
-from amcl.curation.uncertainty import Absent, ViewPairs, model_fingerprint, trained_method
-from amcl.data import absolute_source, default_workers, load_all_images, same_source
+from amcl.curation.uncertainty import model_fingerprint, trained_method
+from amcl.curation.work import MeasuredSet, Work
+from amcl.data import absolute_source, load_all_images, same_source
 from amcl.data.load import AllImages
 from amcl.errors import RunError
 from amcl.evaluation.build import input_transform
-from amcl.evaluation.cache import FeatureCache
 from amcl.extras import missing, needed
 from amcl.files import expand_home, write_text
-from amcl.metrics.features import Features, Transform
 from amcl.printable import printable
-from amcl.training.hardware import find_accelerator
 
 logger = logging.getLogger("amcl")
-
-
-@dataclass(frozen=True)
-class _Set:
-    """Images of a source with what was measured of those that can be read."""
-
-    all: AllImages
-    measured: Measurements
-    features: Features
-    x: torch.Tensor
-    names: list[str]
-    file: Path
-
-    @property
-    def paths(self) -> list[str]:
-        """Absolute paths of the rows."""
-        return [self.all.paths[i] for i in self.measured.indices.tolist()]
 
 
 def curate(
@@ -135,107 +113,68 @@ def curate(
     if (out / "curation.json").is_file():
         logger.info("%s is complete: nothing was left to do.", out)
         return read_curation(out)
-    work = _Work(
-        model, method, transform, request, out, _measured(out, reuse), workers, accelerator
+    work = Work(
+        model=model,
+        method=method,
+        transform=transform,
+        request=request,
+        source=absolute_source(data),
+        out=out,
+        measured=_measured_folder(out, reuse),
+        workers=workers,
+        accelerator=accelerator,
     )
-    return _finish(work, data, images, other)
+    return _finish(work, images, other)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """A model at work on sets of images."""
-
-    model: LoadedModel
-    method: Any
-    transform: Transform
-    request: Request
-    out: Path
-    measured: Path
-    workers: int | None
-    accelerator: Literal["auto", "cpu", "cuda", "mps"]
-
-    def measure(self, images: AllImages, part: str) -> _Set:
-        """Measure all images of a set, or take over what was measured."""
-        settings = self.request.settings
-        device = find_accelerator(self.accelerator)
-        views = None
-        if part == "images" and not isinstance(self.method, Absent):
-            assert self.model.config is not None
-            makes = self.transform.views(self.model.config.views)
-            views = ViewPairs(self.method, makes, settings.pairs, device)
-        fingerprint = images.images.fingerprint()
-        identity = [self.request.model, self.request.transform, fingerprint]
-        a_pass = Pass(
-            folder=self.measured / "measured" / part,
-            images=images.images,
-            model=self.model,
-            transform=self.transform,
-            cache=FeatureCache(self._features_folder()),
-            views=views,
-            seed=settings.seed,
-            device=device,
-            workers=default_workers() if self.workers is None else self.workers,
-            identity=identity_of([*identity, settings.pairs, settings.seed]),
-        )
-        measured, features = a_pass.run()
-        if not torch.equal(measured.indices, features.indices):
-            raise RunError(
-                f"other images could be read before: remove {a_pass.folder}, and the features in "
-                f"{a_pass.cache.folder}, and run again."
-            )
-        return _Set(
-            images,
-            measured,
-            features,
-            unit_features(features.values),
-            [images.names[i] for i in measured.indices.tolist()],
-            a_pass.cache.path(self.model.backbone, images.images, self.transform),
-        )
-
-    def _features_folder(self) -> Path:
-        """Return the folder of features, which is the run's if it can be: evaluations share it."""
-        run = self.model.folder
-        shared = run is not None and os.access(run, os.W_OK)
-        return (run if run is not None and shared else self.measured) / "features"
-
-
-def _finish(work: _Work, data: str, images: AllImages, other: AllImages | None) -> Curation:
+def _finish(work: Work, images: AllImages, other: AllImages | None) -> Curation:
     """Measure the images, compare them, and write everything; the file that is complete last."""
     settings = work.request.settings
-    ours = work.measure(images, "images")
-    similar = find_similar(ours.x, ours.measured, ours.names, images.images, settings)
-    printed = [printable(name) for name in ours.names]
-    table = make_columns(ours.x, ours.measured, printed, similar, settings)
-    left_out = _left_out(work.method, ours.measured, table)
-    for names, reason in _by_reason(left_out).items():
-        logger.info("without %s: %s", names, reason)
-    label_first = _select(ours, table, "typical", settings.label_first, settings.seed)
+    measured = work.measure(images, "images")
+    similar = find_similar(measured.x, measured.facts, measured.names, images.images, settings)
+    printed = [printable(name) for name in measured.names]
+    table = make_columns(measured.x, measured.facts, printed, similar, settings)
+    label_first = _select(measured, table, "typical", settings.label_first, settings.seed)
     selected: list[int] = []
     if settings.select is not None:
-        selected = _select(ours, table, settings.rule, settings.select, settings.seed)
+        selected = _select(measured, table, settings.rule, settings.select, settings.seed)
         if len(selected) < settings.select:
             logger.warning("only %d images remain without copies: all are selected", len(selected))
         order = {row: rank for rank, row in enumerate(selected, 1)}
-        table["selected"] = [order.get(row) for row in range(len(ours.names))]
-    info = _info(work, data, ours, similar, table, left_out, label_first)
+        table["selected"] = [order.get(row) for row in range(len(measured.names))]
+    info = make_info(work, measured, similar, table, label_first)
+    for reason, columns in by_reason(info["left_out"]).items():
+        logger.info("without %s: %s", ", ".join(columns), reason)
     curation = Curation(work.out, table, info)
     if other is not None:
-        info["counts"]["leaks"] = _write_leaks(work, ours, printed, other, similar.threshold)
+        info["counts"]["leaks"] = _write_leaks(work, measured, printed, other, similar.threshold)
     write_lists(curation, label_first, selected)
-    export = work.request.export
-    write_exports(curation, export, ours.paths if images.paths else printed, ours.features.values)
-    if work.request.link is not None:
-        rows = sorted(selected) or curation.rows("keep")
-        texts = {METADATA: metadata_csv(curation, rows)} if "huggingface" in export else {}
-        targets = {ours.names[row]: ours.paths[row] for row in rows}
-        link_images(Path(work.request.link), targets, work.request.link_kind, texts)
+    _write_for_others(curation, work.request, measured, sorted(selected), printed)
     if missing("pyarrow"):
         logger.info("%s", needed("curation.parquet", "pyarrow", "parquet"))
     write_curation(curation)
     return read_curation(work.out)
 
 
-def _measured(out: Path, reuse: str | Path | None) -> Path:
+def _write_for_others(
+    curation: Curation,
+    request: Request,
+    images: MeasuredSet,
+    selected: list[int],
+    printed: Sequence[str],
+) -> None:
+    """Write exports, and links to the images that are selected or else kept."""
+    paths = images.paths if images.all.paths else printed
+    write_exports(curation, request.export, paths, images.features.values)
+    if request.link is not None:
+        rows = selected or curation.rows("keep")
+        has_metadata = "huggingface" in request.export
+        texts = {METADATA: metadata_csv(curation, rows)} if has_metadata else {}
+        targets = {images.names[row]: images.paths[row] for row in rows}
+        link_images(Path(request.link), targets, request.link_kind, texts)
+
+
+def _measured_folder(out: Path, reuse: str | Path | None) -> Path:
     """Return the folder in which measurements are."""
     if reuse is None:
         return out
@@ -248,31 +187,9 @@ def _measured(out: Path, reuse: str | Path | None) -> Path:
     return measured
 
 
-def _left_out(method: Any, measured: Measurements, table: dict[str, Any]) -> dict[str, str]:
-    reasons: dict[str, str] = {}
-    if not measured.tau_differs:
-        reason = "the temperature is the same for all images"
-        if isinstance(method, Absent):
-            reason = method.reason
-        elif "tau" not in measured.pairs:
-            reason = f"{type(method.settings).title} has no temperatures of pairs of any images"
-        reasons |= dict.fromkeys(("uncertainty", "uncertainty_spread"), reason)
-    if isinstance(method, Absent):
-        reasons["ambiguity"] = method.reason
-    if "bytes" not in table:
-        reasons["bytes"] = "the images are no files"
-    return reasons
-
-
-def _by_reason(left_out: dict[str, str]) -> dict[str, str]:
-    """Return reasons by the names of all columns that they are about."""
-    names: dict[str, list[str]] = {}
-    for name, reason in left_out.items():
-        names.setdefault(reason, []).append(name)
-    return {", ".join(columns): reason for reason, columns in names.items()}
-
-
-def _select(ours: _Set, table: dict[str, Any], rule: Any, count: int, seed: int) -> list[int]:
+def _select(
+    measured: MeasuredSet, table: dict[str, Any], rule: Rule, count: int, seed: int
+) -> list[int]:
     """Return selected rows in their order, among those that are kept."""
     if not count:
         return []
@@ -281,7 +198,7 @@ def _select(ours: _Set, table: dict[str, Any], rule: Any, count: int, seed: int)
     chosen = select(
         rule,
         count,
-        ours.x if len(rows) == len(ours.x) else ours.x[rows],
+        measured.x if len(rows) == len(measured.x) else measured.x[rows],
         typicality=torch.tensor(table["typicality"])[rows],
         uncertainty=None if uncertainty is None else torch.tensor(uncertainty)[rows],
         seed=seed,
@@ -291,66 +208,16 @@ def _select(ours: _Set, table: dict[str, Any], rule: Any, count: int, seed: int)
 
 
 def _write_leaks(
-    work: _Work, ours: _Set, printed: list[str], other: AllImages, threshold: float
+    work: Work, measured: MeasuredSet, printed: list[str], other: AllImages, threshold: float
 ) -> int:
     """Write `leaks.csv`; return the number of images that stand in the other set."""
-    theirs = work.measure(other, "against")
+    against = work.measure(other, "against")
     contents: list[tuple[Any, Any]] = [
-        (pixel_keys(ours.measured, ours.all.images), pixel_keys(theirs.measured, other.images))
+        (pixel_keys(measured.facts, measured.all.images), pixel_keys(against.facts, other.images))
     ]
-    if ours.measured.files and theirs.measured.files:
-        contents.append((ours.measured.files, theirs.measured.files))
-    leaks = find_leaks(ours.x, theirs.x, threshold, contents)
-    others = [printable(name) for name in theirs.names]
+    if measured.facts.files and against.facts.files:
+        contents.append((measured.facts.files, against.facts.files))
+    leaks = find_leaks(measured.x, against.x, threshold, contents)
+    others = [printable(name) for name in against.names]
     write_text(work.out / "leaks.csv", leaks_csv(leaks, printed, others))
     return len({leak.row for leak in leaks})
-
-
-def _info(
-    work: _Work,
-    data: str,
-    ours: _Set,
-    similar: Similarity,
-    table: dict[str, Any],
-    left_out: dict[str, str],
-    label_first: list[int],
-) -> Info:
-    pairs, pairs_left_out = pairs_of(similar, similar.thresholds[0]["cosine"])
-    unreadable = ours.measured.unreadable
-    counts = {
-        "images": len(ours.all.names),
-        "unreadable": len(unreadable),
-        "exact": table["duplicate_kind"].count("exact"),
-        "near": table["duplicate_kind"].count("near"),
-        "groups": int(similar.groups.group.max()),
-        "outliers": sum(table["outlier"]),
-        "keep": sum(table["keep"]),
-        "selected": sum(rank is not None for rank in table.get("selected", ())),
-    }
-    values = work.request.values()
-    settings = {**asdict(work.request.settings), "against": values["against"]}
-    return {
-        "format": FORMAT,
-        "settings": {**settings, "link": values["link"], "export": values["export"]},
-        "model": {
-            "name": work.model.name,
-            "fingerprint": work.request.model,
-            "image_size": work.model.backbone.image_size,
-        },
-        "data": {
-            "source": absolute_source(data),
-            "fingerprint": work.request.images,
-            "images": len(ours.all.names),
-            "unreadable": [(printable(ours.all.names[i]), reason) for i, reason in unreadable],
-        },
-        "left_out": left_out,
-        "counts": counts,
-        "threshold": similar.threshold,
-        "thresholds": similar.thresholds,
-        "histogram": histogram_of(similar),
-        "pairs": pairs,
-        "pairs_left_out": pairs_left_out,
-        "label_first": label_first,
-        "measured": os.path.relpath(work.measured, work.out),
-        "features": str(ours.file.absolute()),
-    }

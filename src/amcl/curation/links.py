@@ -8,7 +8,7 @@ from pathlib import Path
 
 from amcl.curation.settings import LinkKind
 from amcl.errors import RunError
-from amcl.files import is_free, temporary_folder
+from amcl.files import is_free, remove_unfinished, temporary_folder
 
 _OTHERS: dict[LinkKind, str] = {
     "symbolic": "--link-kind hard or copy",
@@ -40,6 +40,7 @@ def link_images(
         texts: Content of further files by their names.
     """
     if _is_made(folder, images, texts):
+        remove_unfinished(folder.parent, folder.name)
         return
     check_link_folder(folder)
     with temporary_folder(folder) as temporary:

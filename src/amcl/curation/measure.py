@@ -16,7 +16,7 @@ from amcl.data.images import FileImages
 from amcl.errors import RunError
 from amcl.evaluation.cache import FeatureCache
 from amcl.files import digest, whole_file
-from amcl.metrics.features import Features, Transform, eval_mode
+from amcl.metrics.features import Features, Transform, batch_features, eval_mode
 from amcl.printable import printable
 from amcl.progress import Progress
 from amcl.seeds import generator
@@ -131,22 +131,14 @@ class Pass:
                 if self.views is not None:
                     facts[-1] |= self.views(batch.pixels, batch.shapes, indices, random)
                 if with_features:
-                    features.append(self._features_of(batch))
+                    features.append(
+                        batch_features(self.model.backbone, batch, self.transform, self.device)
+                    )
             progress.advance(len(step))
         self._write(start, "facts", _concatenate(facts), unreadable)
         if with_features:
             values = torch.cat(features) if features else torch.empty(0, 0)
             self._write(start, "features", {"values": values}, unreadable)
-
-    @torch.no_grad()
-    def _features_of(self, batch: Batch) -> torch.Tensor:
-        inputs = self.transform(batch.pixels.to(self.device), batch.shapes)
-        values: torch.Tensor = self.model.backbone(inputs).float().cpu()
-        if not values.isfinite().all():
-            raise ValueError(
-                "the model gives features that are not finite: its weights are damaged."
-            )
-        return values
 
     def _facts(self, batch: Batch, indices: torch.Tensor) -> Tensors:
         """Return the indices, shapes, sizes and digests of the images of a batch."""
@@ -221,7 +213,7 @@ class Pass:
             if tensors:
                 parts.append(tensors)
         facts = _concatenate(parts) or {"indices": torch.empty(0), "pixels": torch.empty(0, 32)}
-        known = ("indices", "shapes", "sizes", "files", "pixels", "tau_differs")
+        columns = ("indices", "shapes", "sizes", "files", "pixels", "tau_differs")
         n = len(facts["indices"])
         return Measurements(
             indices=facts["indices"],
@@ -229,7 +221,7 @@ class Pass:
             sizes=facts.get("sizes", torch.full((n,), -1)),
             files=_as_bytes(facts["files"]) if "files" in facts else [],
             pixels=_as_bytes(facts["pixels"]),
-            pairs={name: value for name, value in facts.items() if name not in known},
+            pairs={name: value for name, value in facts.items() if name not in columns},
             tau_differs="tau_differs" in facts and bool(facts["tau_differs"].any()),
             unreadable=tuple(unreadable),
         )

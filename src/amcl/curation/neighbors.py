@@ -9,6 +9,8 @@ from amcl.progress import Progress
 from amcl.settings import whole_number
 
 BLOCK = 2048  # images a side of a block: 16 MB of cosines
+_GROUP = 32  # columns whose maximum is compared first
+_MANY = 16  # groups of a row, on average, above which all of a block is sorted
 
 
 def nearest_images(
@@ -70,30 +72,67 @@ def unit_features(values: torch.Tensor) -> torch.Tensor:
 def _merge(best: torch.Tensor, index: torch.Tensor, cosines: torch.Tensor, first: int) -> None:
     """Merge the highest cosines (rows, width) into the best (rows, k) of the same rows; in place.
 
-    Column 0 of the cosines is that of image `first`.
+    A block is read once, for the maxima of groups of columns. Few of them are above the lowest of
+    the best, but for the first blocks, and only those are looked into.
+
+    Args:
+        best: The best so far, the highest first.
+        index: The images that they are of.
+        cosines: A block of cosines, or its transpose.
+        first: Image of column 0.
     """
-    k = best.shape[1]
-    values, columns = _highest(cosines, k)
-    values, chosen = torch.cat([best, values], 1).topk(k, dim=1)
-    best.copy_(values)
-    index.copy_(torch.cat([index, columns + first], 1).gather(1, chosen))
+    maxima = _group_maxima(cosines)
+    above = maxima > best[:, -1:]
+    if int(above.sum()) > _MANY * above.shape[0]:
+        rows = torch.arange(len(best))
+        values, columns = cosines.topk(min(best.shape[1], cosines.shape[1]), dim=1, sorted=False)
+    else:
+        rows, values, columns = _candidates(best, cosines, above)
+    values, chosen = torch.cat([best[rows], values], 1).topk(best.shape[1], dim=1)
+    best[rows] = values
+    index[rows] = torch.cat([index[rows], columns + first], 1).gather(1, chosen)
 
 
-def _highest(cosines: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the k highest of each row, or all, in any order, and their columns.
+def _group_maxima(cosines: torch.Tensor) -> torch.Tensor:
+    """Return the maxima (rows, groups) of groups of `_GROUP` columns; the last group may be short.
 
-    They lie in the k groups of columns with the highest maxima: most of a row is read once.
+    Group g has columns g, g + groups, g + 2 · groups and so on.
     """
-    width = cosines.shape[1]
-    size = math.isqrt(width // k)
-    if size < 2:
-        return cosines.topk(min(k, width), dim=1, sorted=False)
-    groups = width // size
-    maxima = cosines[:, : size * groups].unflatten(1, (size, groups)).amax(1)
-    chosen = maxima.topk(k, dim=1, sorted=False).indices
-    steps = torch.arange(0, size * groups, groups)
-    members = (chosen[:, None] + steps[:, None]).flatten(1)
-    rest = torch.arange(size * groups, width).expand(len(cosines), -1)
-    columns = torch.cat([members, rest], 1)
-    values, order = cosines.gather(1, columns).topk(k, dim=1, sorted=False)
-    return values, columns.gather(1, order)
+    groups = math.ceil(cosines.shape[1] / _GROUP)
+    whole = cosines.shape[1] // groups * groups
+    first, rest = cosines[:, :whole], cosines[:, whole:]
+    maxima: torch.Tensor
+    if cosines.is_contiguous():
+        maxima = first.unflatten(1, (-1, groups)).amax(1)
+    else:  # in the order of the memory, which takes a twentieth of the time
+        maxima = first.T.unflatten(0, (-1, groups)).amax(0).T.contiguous()
+    if rest.shape[1]:
+        maxima[:, : rest.shape[1]] = torch.maximum(maxima[:, : rest.shape[1]], rest)
+    return maxima
+
+
+def _candidates(
+    best: torch.Tensor, cosines: torch.Tensor, above: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the cosines above the lowest of the best, in the groups that have some.
+
+    Returns:
+        Rows (m,) that have some, their cosines (m, most), filled with −∞, and the columns.
+    """
+    width, groups = cosines.shape[1], above.shape[1]
+    row, group = above.nonzero(as_tuple=True)
+    columns = group[:, None] + torch.arange(0, width, groups)
+    inside = columns < width
+    values = cosines[row[:, None], columns.clamp(max=width - 1)]
+    chosen = inside & (values > best[row, -1:])
+    rows, position, counts = row[chosen.nonzero()[:, 0]].unique_consecutive(
+        return_inverse=True, return_counts=True
+    )
+    starts = counts.cumsum(0) - counts
+    rank = torch.arange(len(position)) - starts[position]
+    most = int(counts.max()) if len(counts) else 0
+    padded = values.new_full((len(rows), most), -math.inf)
+    padded[position, rank] = values[chosen]
+    padded_columns = torch.zeros(len(rows), most, dtype=torch.long)
+    padded_columns[position, rank] = columns[chosen]
+    return rows, padded, padded_columns

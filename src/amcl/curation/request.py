@@ -1,12 +1,13 @@
 """What a folder of a curation was made for: the same command resumes, another one is an error."""
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from amcl.curation.settings import CurationSettings, Export, LinkKind
 from amcl.errors import RunError
-from amcl.files import is_free, write_text
+from amcl.files import is_free, remove_unfinished, write_text
 from amcl.text_files import read_json, require, to_json
 
 FILE = "settings.json"
@@ -74,6 +75,8 @@ def begin(folder: Path, request: Request) -> None:
             f"{folder} was made with other settings: {changes}. Name another folder with --out; "
             f"--reuse {folder} takes over what was measured there."
         )
+    for inner, _, _ in os.walk(folder):
+        remove_unfinished(Path(inner))
 
 
 def _change(name: str, before: Any, now: Any) -> str:

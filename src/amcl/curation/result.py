@@ -14,7 +14,7 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 import torch
@@ -90,17 +90,50 @@ class DataInfo(TypedDict):
     """Path and reason of each image that cannot be read."""
 
 
+class SettingsInfo(TypedDict):
+    """Settings by the names of their options."""
+
+    threshold: float | None
+    pairs: int
+    neighbors: int
+    clusters: int | None
+    label_first: int
+    select: int | None
+    by: str | None
+    seed: int
+    against: str | None
+    """The other set, as absolute path."""
+    link: str | None
+    """Folder of links, as absolute path."""
+    export: list[str]
+
+
+class Counts(TypedDict):
+    """Numbers of images, and of groups of copies."""
+
+    images: int
+    """Unreadable ones among them."""
+    unreadable: int
+    exact: int
+    near: int
+    groups: int
+    outliers: int
+    keep: int
+    selected: int
+    leaks: NotRequired[int]
+    """Images that stand in the other set, where there is one."""
+
+
 class Info(TypedDict):
     """Content of `curation.json`."""
 
     format: int
-    settings: dict[str, Any]
+    settings: SettingsInfo
     model: ModelInfo
     data: DataInfo
     left_out: dict[str, str]
     """Columns that there are not, with the reason."""
-    counts: dict[str, int]
-    """Number of images, exact and near copies, groups, outliers, and so on."""
+    counts: Counts
     threshold: float
     """Cosine from which two images are near copies."""
     thresholds: list[ThresholdInfo]
@@ -218,6 +251,8 @@ def read_curation(folder: str | Path) -> Curation:
             raise ValueError(f"{file} is damaged: a pair is of row {max(first, second)} of {n}.")
     if not all(0 <= row < n for row in info["label_first"]):
         raise ValueError(f"{file} is damaged: an image to label first is none of {n} rows.")
+    if info["threshold"] not in [each["cosine"] for each in info["thresholds"]]:
+        raise ValueError(f"{file} is damaged: its threshold is none of the five.")
     edges = info["histogram"]["edges"]
     if edges != sorted(edges) or len(edges) != len(info["histogram"]["counts"]) + 1:
         raise ValueError(f"{file} is damaged: the bins of its histogram are not in order.")

@@ -1,55 +1,14 @@
-"""Counts, thresholds, histograms and pairs of similar images, and all of it in words."""
+"""The result of a curation in a few lines."""
 
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
-from amcl.curation.columns import Similarity
-from amcl.curation.duplicates import ROUNDING
 from amcl.curation.lists import list_file
-from amcl.curation.result import Curation, Histogram
+from amcl.curation.result import Curation
 from amcl.data.images import counted
 
-MOST_PAIRS = 50_000
-_BINS = 64
 _EXAMPLES = 3
-
-
-def histogram_of(similar: Similarity) -> Histogram:
-    """Return a histogram of the nearest cosines, by the logarithm of 1 − cosine."""
-    distances = torch.logspace(0, -6, _BINS, dtype=torch.float64)
-    edges = torch.cat([torch.tensor([2.0]), distances, torch.tensor([0.0])])
-    nearest = similar.cosines[:, :1].double().flatten().clamp(-1, 1 - ROUNDING / 2)
-    edges = 1 - edges
-    bins = torch.bucketize(nearest, edges[1:-1], right=True)
-    return {"edges": edges.tolist(), "counts": bins.bincount(minlength=len(edges) - 1).tolist()}
-
-
-def pairs_of(similar: Similarity, lowest: float) -> tuple[list[tuple[int, int, float]], int]:
-    """Return pairs of rows that are at least as similar as a threshold, the most similar first.
-
-    Args:
-        similar: Copies and neighbors.
-        lowest: The threshold.
-
-    Returns:
-        The pairs, and the number of less similar ones that are left out.
-    """
-    position, rank = (similar.cosines >= lowest).nonzero(as_tuple=True)
-    first = similar.rows[position]
-    second = similar.neighbors[position, rank]
-    cosines = similar.cosines[position, rank]
-    n = len(similar.position)
-    # Each pair once, though it may stand in the lists of both images.
-    keys = torch.minimum(first, second) * n + torch.maximum(first, second)
-    keys, inverse = keys.unique(return_inverse=True)
-    values = cosines.new_zeros(len(keys)).scatter_reduce_(0, inverse, cosines, "amax")
-    order = values.argsort(descending=True, stable=True)[:MOST_PAIRS]
-    rows = zip((keys[order] // n).tolist(), (keys[order] % n).tolist(), strict=True)
-    pairs = [(i, j, c) for (i, j), c in zip(rows, values[order].tolist(), strict=True)]
-    return pairs, len(keys) - len(order)
 
 
 def summary(curation: Curation) -> str:
@@ -62,7 +21,7 @@ def summary(curation: Curation) -> str:
     counts = info["counts"]
     lines = [
         f"{counted(counts['images'], 'image')} in {info['data']['source']}",
-        f"  {counted(counts['exact'], 'exact copy').replace('copys', 'copies')} and "
+        f"  {counted(counts['exact'], 'exact copy', 'exact copies')} and "
         f"{counts['near']:,} near (cosine {info['threshold']:.4f} and more), in "
         f"{counted(counts['groups'], 'group')}: {counts['keep']:,} left without them",
         f"  {counted(counts['outliers'], 'outlier')} far from all other images"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
+from amcl.analysis.pairs import positives
 from amcl.checkpoints.loaded_model import LoadedModel
 from amcl.checkpoints.method import saved_method
 from amcl.data import Images, stream
@@ -132,7 +133,8 @@ class ViewPairs:
                 z0, z1 = self._compared(pixels, shapes, random)
                 if self.has_tau:
                     taus.append(self._tau(z0, z1))
-                positive += _diagonal(self.method.loss.cosines(z0, z1)).mean(0) / self.pairs
+                cosines = self.method.loss.cosines(z0, z1)
+                positive += positives(cosines).float().cpu().mean(0) / self.pairs
                 negative += self.method.loss.cosines(z0, self.bank).mean(0).cpu() / self.pairs
         negative[indices[:, None] == self.bank_indices] = -torch.inf
         hardest = negative.topk(min(NEGATIVES, negative.shape[1]), dim=1)
@@ -159,7 +161,8 @@ class ViewPairs:
         """
         first = torch.cat([z0, self.bank_pairs], 1)
         second = torch.cat([z1, self.bank], 1)
-        return _diagonal(self.method.loss.pair_matrix(first, second).tau)[:, : z0.shape[1]]
+        tau = positives(self.method.loss.pair_matrix(first, second).tau)
+        return tau[:, : z0.shape[1]].float().cpu()
 
     def _compared(
         self, pixels: torch.Tensor, shapes: torch.Tensor | None, random: torch.Generator
@@ -167,8 +170,3 @@ class ViewPairs:
         drawn = self.views.draw(len(pixels), generator=random, shapes=shapes)
         views = self.views(pixels.to(self.device), drawn.to(self.device))
         return self.method.compared(list(views))
-
-
-def _diagonal(matrix: torch.Tensor) -> torch.Tensor:
-    """Return the positive pairs (C, n) of a matrix (C, n, n), on the CPU."""
-    return matrix.diagonal(dim1=1, dim2=2).float().cpu()

@@ -325,10 +325,10 @@ def _is_channels_last(pixels: torch.Tensor) -> bool:
     return pixels.shape[3] == 3 < pixels.shape[1]
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number of things in words.
 
-    >>> counted(1, "image"), counted(1200, "image")
-    ('1 image', '1,200 images')
+    >>> counted(1, "image"), counted(1200, "image"), counted(2, "copy", "copies")
+    ('1 image', '1,200 images', '2 copies')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

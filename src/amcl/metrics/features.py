@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from amcl.data import Images, Labeled, stream
+from amcl.data.batch import Batch
 from amcl.files import digest
 from amcl.progress import Progress
 from amcl.seeds import generator
@@ -178,8 +179,7 @@ def feature_batches(
         for step, batch in zip(steps, batches, strict=True):
             first_unreadable = first_unreadable or next(iter(batch.unreadable), None)
             if len(batch.pixels):
-                values = model(transform(batch.pixels.to(device), batch.shapes))
-                values = _checked(_tensor(values).cpu(), len(batch.pixels))
+                values = batch_features(model, batch, transform, device)
                 empty = False
                 yield Features(values, batch.select(step), tuple(batch.unreadable))
             progress.advance(len(step))
@@ -188,6 +188,25 @@ def feature_batches(
         if first_unreadable is not None:
             reason = f": none of {len(images)} can be read; {': '.join(first_unreadable)}"
         raise ValueError(f"there are no images to compute features of{reason}.")
+
+
+@torch.no_grad()
+def batch_features(
+    model: nn.Module, batch: Batch, transform: Transform, device: torch.device | str
+) -> torch.Tensor:
+    """Return the features (n, D) of a batch in float32, on the CPU.
+
+    Args:
+        model: Any module that maps images to features, in evaluation mode.
+        batch: The images.
+        transform: How an image becomes the input of the model.
+        device: Device of the model.
+
+    Raises:
+        ValueError: They are not finite, or not one vector for each image.
+    """
+    values = _tensor(model(transform(batch.pixels.to(device), batch.shapes))).cpu()
+    return _checked(values, len(batch.pixels))
 
 
 class AugmentedFeatures:

@@ -77,7 +77,7 @@ def galleries(curation: Curation) -> list[Gallery]:
                 curation,
                 "ambiguity",
                 "Ambiguous",
-                "ambiguity",
+                "",
                 "Above 0, views of other images are more similar to the model than two views of "
                 "the image itself.",
             )
@@ -181,7 +181,7 @@ def _groups(curation: Curation, *, kind: str, title: str, note: str, empty: str)
     items = []
     for group in order[:MOST_GROUPS]:
         rows = members[group]
-        lines = [f"{counted(len(rows), 'copy').replace('copys', 'copies')} to leave out"]
+        lines = [f"{counted(len(rows), 'copy', 'copies')} to leave out"]
         if len(rows) >= MOST_MEMBERS:
             lines[0] += f", {MOST_MEMBERS - 1} of them shown"
         if kind == "near":
@@ -275,6 +275,6 @@ def _highest(curation: Curation, column: str, title: str, symbol: str, note: str
         anchor=column,
         title=title,
         note=f"{note} The highest first.",
-        items=[Item([row], [f"{symbol} {values[row]:.3f}"]) for row in rows[:MOST_HIGHEST]],
+        items=[Item([row], [f"{symbol} {values[row]:.3f}".strip()]) for row in rows[:MOST_HIGHEST]],
         empty="No image has a value.",
     )

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from amcl.analysis import plane
 from amcl.curation import COLUMNS, Curation
-from amcl.data import Images, default_workers, load_all_images
+from amcl.data import FileImages, Images, default_workers, load_all_images
 from amcl.data.display import Bands
 from amcl.files import write_text
 from amcl.printable import printable
@@ -76,8 +76,7 @@ def curation_page(
     others = list(dict.fromkeys(i.other for g in shown for i in g.items if i.other))
     pictures = _Pictures(data_root, default_workers() if workers is None else workers, bands)
     uris = pictures.of_rows(curation, rows)
-    if others:
-        uris += pictures.of_others(curation, others, BUDGET - sum(map(len, uris)))
+    uris += pictures.of_others(curation, others, BUDGET - sum(map(len, uris)))
     data = _data(curation, shown, rows, others)
     data |= {"pictures": uris, "again": again(curation, command)}
     write_text(path, _html(curation, shown, data))
@@ -108,15 +107,25 @@ class _Pictures:
         return thumbnail_uris(images, shown, BUDGET, self.workers, self.bands)
 
     def of_others(self, curation: Curation, others: Sequence[str], budget: int) -> list[str]:
-        images, names = self._load(curation, curation.info["settings"]["against"])
+        if not others:
+            return []
+        source = curation.info["settings"]["against"]
+        if source is None:
+            raise ValueError(f"{curation.folder} is damaged: it has leaks, and no other set.")
+        images, names = self._load(curation, source)
         indices = {name: index for index, name in enumerate(names)}
+        if unknown := next((name for name in others if name not in indices), None):
+            raise ValueError(f"{source} has no {unknown!r:.60} anymore: curate into a new folder.")
         shown = [indices[name] for name in others]
         return thumbnail_uris(images, shown, budget, self.workers, self.bands)
 
     def _load(self, curation: Curation, source: str) -> tuple[Images, list[str]]:
         size = curation.info["model"]["image_size"]
-        loaded = load_all_images(source, root=self.data_root, image_size=size, canvas=SIDE)
-        return loaded.images, [printable(name) for name in loaded.names]
+        loaded = load_all_images(source, root=self.data_root, image_size=size)
+        images = loaded.images
+        if isinstance(images, FileImages):
+            images = FileImages(images.records, SIDE)  # as RGB, whatever the model takes
+        return images, [printable(name) for name in loaded.names]
 
 
 def _data(

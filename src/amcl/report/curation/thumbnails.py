@@ -48,8 +48,6 @@ def thumbnail_uris(
 ) -> list[str]:
     """Return thumbnails as `data:` addresses.
 
-    Images that are not 8-bit RGB are shown as `Display` chooses it for the first of them.
-
     Args:
         images: Images in memory, or files, best on a canvas of `SIDE` pixels.
         indices: Indices of the images, the most important first.
@@ -62,15 +60,11 @@ def thumbnail_uris(
         The address of each image; "" for one that cannot be read or is beyond the budget.
     """
     uris: dict[int, str] = {}
-    display: Display | None = None
     steps = torch.tensor(indices, dtype=torch.long).split(_CHUNK)
     batches = stream(images, steps, workers=workers, replace=False)
     display: Display | None = None
     with Progress("thumbnails", len(indices)) as progress:
         for step, batch in zip(steps, batches, strict=True):
-            if display is None and len(batch.pixels):
-                display = Display.of(batch.pixels)
-            shown = batch.pixels if display is None else display(batch.pixels)
             shapes = [None] * len(batch.pixels) if batch.shapes is None else batch.shapes.tolist()
             if display is None and len(batch.pixels):
                 display = Display.of(batch.pixels, bands)

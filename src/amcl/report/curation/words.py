@@ -5,9 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amcl.curation import Curation
+from amcl.curation.info import by_reason
 from amcl.data.images import counted
 from amcl.files import free_path
 
+_NEXT = (
+    "Nothing was moved or deleted. `keep.txt` lists the images without copies, `drop.txt` the "
+    "copies, and `review.txt` what a person should look at; `label_first.txt` says where to begin "
+    "to label. To make a list of your own, select images on this page and download it."
+)
 _REPLACED = ("--out", "--threshold", "--reuse", "--link")
 
 
@@ -18,22 +24,17 @@ def facts(curation: Curation) -> list[tuple[str, str]]:
         curation: The curation.
     """
     counts = curation.info["counts"]
-    names = {
-        "images": "images",
-        "exact": "exact copies",
-        "near": "near copies",
-        "outliers": "odd",
-        "leaks": "in both sets",
-        "unreadable": "unreadable",
-        "keep": "kept",
-        "selected": "selected",
+    numbers = {
+        "images": counts["images"],
+        "exact copies": counts["exact"],
+        "near copies": counts["near"],
+        "odd": counts["outliers"],
+        "in both sets": counts.get("leaks"),
+        "unreadable": counts["unreadable"] or None,
+        "kept": counts["keep"],
+        "selected": counts["selected"] or None,
     }
-    optional = ("leaks", "unreadable", "selected")
-    return [
-        (title, f"{counts[name]:,}")
-        for name, title in names.items()
-        if counts.get(name) or (name in counts and name not in optional)
-    ]
+    return [(title, f"{number:,}") for title, number in numbers.items() if number is not None]
 
 
 def lead(curation: Curation) -> list[str]:
@@ -44,38 +45,35 @@ def lead(curation: Curation) -> list[str]:
     """
     info = curation.info
     counts = info["counts"]
-    checked = (
-        f"{counted(counts['images'], 'image')} in `{info['data']['source']}` were compared by "
-        f"their content and by the features of the model `{info['model']['name']}`. "
+    first = (
+        f"{counted(counts['images'], 'image')} in `{info['data']['source']}`, compared by content "
+        f"and by the features of the model `{info['model']['name']}`."
     )
-    copies = counts["exact"] + counts["near"]
-    if copies:
-        checked += (
-            f"{copies:,} of them are copies of others, which leaves {counts['keep']:,}. Near "
-            f"copies are those with a cosine of {info['threshold']:.4f} and more"
-        )
-        checked += (
-            ": look at the pairs below, and choose another threshold where it is wrong. "
-            if info["settings"]["threshold"] is None
-            else ", as --threshold says. "
-        )
-    else:
-        checked += "None of them is a copy of another. "
-    if counts["outliers"]:
-        checked += (
-            (
-                f"{counted(counts['outliers'], 'image')} far from all others: look whether "
-                f"{'it belongs' if counts['outliers'] == 1 else 'they belong'} here. "
-            )
-            .replace("images far", "images lie far")
-            .replace("image far", "image lies far")
-        )
-    following = (
-        "Nothing was moved or deleted. `keep.txt` lists the images without copies, `drop.txt` the "
-        "copies, and `review.txt` what a person should look at; `label_first.txt` says where to "
-        "begin to label. To make a list of your own, select images on this page and download it."
-    )
-    return [checked.strip(), following, *_left_out(curation)]
+    checked = " ".join([first, *_copies(curation), *_odd(counts["outliers"])])
+    return [checked, _NEXT, *_left_out(curation)]
+
+
+def _copies(curation: Curation) -> list[str]:
+    info = curation.info
+    copies = info["counts"]["exact"] + info["counts"]["near"]
+    if not copies:
+        return ["None of them is a copy of another."]
+    threshold = f"{info['threshold']:.4f}"
+    near = f"Near copies are those with a cosine of {threshold} and more"
+    if info["settings"]["threshold"] is None:
+        near += ": look at the pairs below, and choose another threshold where it is wrong"
+    return [
+        f"{copies:,} of them are copies of others, which leaves {info['counts']['keep']:,}.",
+        f"{near}.",
+    ]
+
+
+def _odd(count: int) -> list[str]:
+    if count == 0:
+        return []
+    if count == 1:
+        return ["1 image lies far from all others: look whether it belongs here."]
+    return [f"{count:,} images lie far from all others: look whether they belong here."]
 
 
 def again(curation: Curation, command: Sequence[str] | None) -> str:
@@ -108,10 +106,7 @@ def _new(folder: Path) -> Path:
 
 
 def _left_out(curation: Curation) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for name, reason in curation.info["left_out"].items():
-        reasons.setdefault(reason, []).append(name.replace("_", " "))
     return [
-        f"The table has no column of {', '.join(names)}: {reason}."
-        for reason, names in reasons.items()
+        f"The table has no column of {', '.join(names).replace('_', ' ')}: {reason}."
+        for reason, names in by_reason(curation.info["left_out"]).items()
     ]

@@ -79,7 +79,7 @@ function pick(images, on) {
 }
 
 function download() {
-  const paths = [...picked].sort((a, b) => a - b).map((i) => `${columns.path[i]}\n`).sort();
+  const paths = [...picked].map((i) => `${columns.path[i]}\n`).sort();
   const address = URL.createObjectURL(new Blob(paths, { type: "text/plain" }));
   element("a", { href: address, download: "selected_images.txt" }).click();
   window.setTimeout(() => URL.revokeObjectURL(address), 10000);
