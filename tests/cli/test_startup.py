@@ -70,7 +70,9 @@ def test_training_imports_no_more_than_it_uses(imported):
 
 def test_reports_and_searches_need_the_extra_train_alone():
     file = Path(__file__).parents[2] / "pyproject.toml"
-    requirements = tomllib.loads(file.read_text(encoding="utf-8"))["project"]["optional-dependencies"]["train"]
+    requirements = tomllib.loads(file.read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]["train"]
     names = {re.split("[<>=]", requirement)[0] for requirement in requirements}
     assert {"jinja2", "matplotlib", "optuna"} <= names
 
