@@ -70,6 +70,7 @@ CHOICES = {
     "labels": "none",
     "probe": "test",
     "wandb": "project",
+    "mlflow": "experiment",
     "accelerator": "cpu",
     "precision": "bf16",
     "operations": "abe",
