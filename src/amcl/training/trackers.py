@@ -72,7 +72,8 @@ class MLflow:
         known = self._client.get_experiment_by_name(experiment)
         number = known.experiment_id if known else self._client.create_experiment(experiment)
         self._run: str = self._client.create_run(number, run_name=folder.name).info.run_id
-        values = {name: str(value)[:_LONGEST] for name, value in values_of(config).items()}
+        settings = {"method": config.method.name, **values_of(config)}
+        values = {name: str(value)[:_LONGEST] for name, value in settings.items()}
         params = [Param(name, value) for name, value in values.items()]
         for start in range(0, len(params), _BATCH):
             self._client.log_batch(self._run, params=params[start : start + _BATCH])
