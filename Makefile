@@ -2,7 +2,11 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+ifeq ($(OS),Windows_NT)
+BIN = $(VENV)/Scripts
+else
 BIN = $(VENV)/bin
+endif
 # Modules are compiled when they are first imported: compiling all of them takes a minute and more.
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 

@@ -70,6 +70,7 @@ CHOICES = {
     "labels": "none",
     "probe": "test",
     "wandb": "project",
+    "mlflow": "experiment",
     "accelerator": "cpu",
     "strategy": "fsdp",
     "precision": "bf16",

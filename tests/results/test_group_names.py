@@ -15,7 +15,16 @@ UNLEARNED = [
     ("hardware", {"precision": "32", "devices": 1, "threads": 3, "sync_norm": True}),
     ("data", {"workers": 7, "memory": 1.0, "data_root": "elsewhere"}),
     ("run", {"log_every": 3, "save_every": 2, "save_minutes": 1.0, "keep_every": 5}),
-    ("run", {"probe_every": 3, "knn_k": 7, "tensorboard": True, "wandb": "project"}),
+    (
+        "run",
+        {
+            "probe_every": 3,
+            "knn_k": 7,
+            "tensorboard": True,
+            "wandb": "project",
+            "mlflow": "experiment",
+        },
+    ),
 ]
 
 

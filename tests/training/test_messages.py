@@ -157,7 +157,9 @@ def test_what_helps_where_images_are_waited_for(tmp_path, monkeypatch):
     assert data_hint(config, load_data(config), 1).startswith("smaller files, or a smaller canvas")
 
 
-@pytest.mark.parametrize(("package", "value"), [("tensorboard", True), ("wandb", "mine")])
+@pytest.mark.parametrize(
+    ("package", "value"), [("tensorboard", True), ("wandb", "mine"), ("mlflow", "mine")]
+)
 def test_a_missing_tracker_is_told_first(tmp_path, monkeypatch, package, value):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr(loop, "load_data", lambda config: pytest.fail("too late"))

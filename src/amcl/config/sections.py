@@ -143,6 +143,8 @@ class RunSettings:
     """Write metrics for TensorBoard too (extra: tensorboard)."""
     wandb: str | None = field(default=None, metadata=NO_EFFECT)
     """Send metrics to this project of Weights & Biases (extra: wandb)."""
+    mlflow: str | None = field(default=None, metadata=NO_EFFECT)
+    """Send metrics to this experiment of MLflow (extra: mlflow)."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch_size", "accumulate", "probe_every", "save_every"):

@@ -31,7 +31,7 @@ _LINKED = (*_FIRST, "top_k", "tau_lower", "tau_upper", "batch_size", "accumulate
 _NOT_SEARCHED = (
     *("seed", "data", "data_root", "labels", "probe", "validation", "probe_every", "knn_k"),
     *("workers", "memory", "init", "save_every", "save_minutes", "keep_every", "log_every"),
-    *("tensorboard", "wandb"),
+    *("tensorboard", "wandb", "mlflow"),
 )
 
 

@@ -1,13 +1,18 @@
-"""Metrics for other tools: TensorBoard and Weights & Biases, each when asked for."""
+"""Metrics for other tools: TensorBoard, Weights & Biases and MLflow, each when asked for."""
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from amcl.config import Config
+from amcl.config.options import values_of
 from amcl.errors import RunError
 from amcl.extras import missing, needed
+
+_LONGEST = 500  # characters of a parameter in MLflow
+_BATCH = 100  # parameters that MLflow takes at a time; of metrics it takes more
 
 
 class Writer(Protocol):
@@ -55,9 +60,45 @@ class WeightsAndBiases:
         self._run.finish()
 
 
+class MLflow:
+    """A run of an MLflow experiment, where MLFLOW_TRACKING_URI or MLflow's own default says."""
+
+    def __init__(self, experiment: str, folder: Path, config: Config) -> None:
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric, Param
+
+        self._metric: Any = Metric
+        self._client: Any = MlflowClient()
+        known = self._client.get_experiment_by_name(experiment)
+        number = known.experiment_id if known else self._client.create_experiment(experiment)
+        self._run: str = self._client.create_run(number, run_name=folder.name).info.run_id
+        settings = {"method": config.method.name, **values_of(config)}
+        values = {name: str(value)[:_LONGEST] for name, value in settings.items()}
+        params = [Param(name, value) for name, value in values.items()]
+        for start in range(0, len(params), _BATCH):
+            self._client.log_batch(self._run, params=params[start : start + _BATCH])
+
+    def write(self, row: dict[str, Any]) -> None:
+        now = int(time.time() * 1000)
+        metrics = [
+            self._metric(f"{row['kind']}/{name}", float(value), now, row["step"])
+            for name, value in row.items()
+            if isinstance(value, int | float) and name not in ("step", "epoch")
+        ]
+        for start in range(0, len(metrics), _BATCH):
+            self._client.log_batch(self._run, metrics=metrics[start : start + _BATCH])
+
+    def close(self) -> None:
+        self._client.set_terminated(self._run)
+
+
 def require_trackers(config: Config) -> None:
     """Raise an error if a package is missing that a configuration asks for."""
-    used = {"tensorboard": config.run.tensorboard, "wandb": bool(config.run.wandb)}
+    used = {
+        "tensorboard": config.run.tensorboard,
+        "wandb": bool(config.run.wandb),
+        "mlflow": bool(config.run.mlflow),
+    }
     for package, is_used in used.items():
         if is_used and missing(package):
             raise RunError(needed(f"--{package}", package, package))
@@ -76,4 +117,6 @@ def open_trackers(config: Config, folder: Path, first: bool) -> Iterator[list[Wr
         if first and config.run.wandb:
             tracker = WeightsAndBiases(config.run.wandb, folder, config)
             trackers.append(stack.enter_context(closing(tracker)))
+        if first and config.run.mlflow:
+            trackers.append(stack.enter_context(closing(MLflow(config.run.mlflow, folder, config))))
         yield trackers

@@ -124,7 +124,7 @@ class _Pictures:
         loaded = load_all_images(source, root=self.data_root, image_size=size)
         images = loaded.images
         if isinstance(images, FileImages):
-            images = FileImages(images.records, SIDE)  # as RGB, whatever the model takes
+            images = FileImages(images.records, SIDE, images.pixels)
         return images, [printable(name) for name in loaded.names]
 
 

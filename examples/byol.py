@@ -1,0 +1,64 @@
+"""BYOL with AMCL in plain PyTorch: predictors, and targets from a momentum copy.
+
+Run it with `python examples/byol.py`, and on a folder of images with its path behind that.
+"""
+
+import sys
+
+import torch
+from torch import nn
+
+import amcl
+from amcl.backbones import Backbone, BackboneSettings
+from amcl.data import load_dataset
+from amcl.modules import MomentumCopy
+from amcl.temperature import AdaptiveTemperature
+from amcl.views import Views
+
+
+class BYOL(nn.Module):
+    """A backbone with three projectors, its momentum copy, three predictors and the loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbone = Backbone(BackboneSettings(name="resnet10t", width=0.25), image_size=32)
+        heads = amcl.ProjectionHeads(self.backbone.dim, 256, 64, num_heads=3, norm=True, bias=False)
+        self.encoder = nn.Sequential(self.backbone, heads)
+        self.target_encoder = MomentumCopy(self.encoder)
+        self.predictors = amcl.ProjectionHeads(64, 256, 64, num_heads=3, norm=True, bias=False)
+        temperature = AdaptiveTemperature(64, lower=0.5, upper=1.5, phi_gradient=False)
+        self.criterion = amcl.NegativeCosineLoss(3, temperature, beta=3.0)
+
+    def forward(self, view0, view1):
+        """Return the loss of two views of the same images."""
+        q0, q1 = (self.predictors(self.encoder(view)) for view in (view0, view1))
+        return self.criterion(q0, q1, self.target_encoder(view0), self.target_encoder(view1))
+
+    def update(self):
+        """Update the target encoder after a step of the optimizer."""
+        self.target_encoder.update(self.encoder, momentum=0.9)
+
+
+def train(images, mean, std, epochs=10, batch_size=128):
+    """Train on images, and return the model."""
+    views = Views(32, mean=mean, std=std)
+    model = BYOL()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for epoch in range(1, epochs + 1):
+        losses = []
+        for indices in torch.randperm(len(images)).split(batch_size)[:-1]:
+            loss = model(*views(images[indices]))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            model.update()
+            losses.append(loss.item())
+        print(f"epoch {epoch}: loss {sum(losses) / len(losses):.3f}")
+    return model
+
+
+if __name__ == "__main__":
+    source = sys.argv[1] if len(sys.argv) > 1 else "builtin"
+    data = load_dataset(source, image_size=32)
+    model = train(data.train, data.mean, data.std)
+    torch.save(model.backbone.state_dict(), "byol.pt")
