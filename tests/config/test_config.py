@@ -72,7 +72,6 @@ CHOICES = {
     "wandb": "project",
     "mlflow": "experiment",
     "accelerator": "cpu",
-    "strategy": "fsdp",
     "precision": "bf16",
     "strategy": "fsdp",
     "operations": "abe",
