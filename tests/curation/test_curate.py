@@ -256,7 +256,7 @@ def test_measurements_are_taken_over(curation, trained, planted, tmp_path, monke
 
 
 def test_a_backbone_alone_has_no_uncertainties(planted, tmp_path, caplog):
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "amcl")
     curation = curate(
         "test_vit", str(planted), tmp_path / "out", CurationSettings(), canvas=40, **CPU
     )
