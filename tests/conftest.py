@@ -18,6 +18,9 @@ import torch  # noqa: E402
 from amcl.data import builtin  # noqa: E402
 from factories import few_builtin_images  # noqa: E402
 
+# It changes the process that imports it, as pytest would to look for examples in docstrings.
+collect_ignore = ["windows_like.py"]
+
 hypothesis.settings.register_profile("amcl", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("amcl")
 
