@@ -144,7 +144,7 @@ def test_values_are_told_from_arguments(parsed):
     for words in (
         "compare a b --metrics top1 top5 --json new.json",
         "evaluate --seed 1 run --protocols knn linear",
-        "evaluate --mean 1 2 3 run",
+        "evaluate run --mean 1 2 3",
         "export --onnx run",
         "compare --baseline=a a b",
         "pretrain --crop-scale 0.2 1 --jitter 0.4 0.4 0.4 0.1",

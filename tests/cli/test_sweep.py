@@ -13,6 +13,7 @@ from amcl.config import Config
 from amcl.config.fields import with_values
 from amcl.methods import Method
 from amcl.sweep import SweepFolder
+from amcl.views.channels import FITTED
 from tiny_runs import interrupt_at
 
 pytestmark = pytest.mark.usefixtures("few_images")
@@ -80,8 +81,8 @@ def test_runs_start_from_recipes_methods_and_files(tmp_path):
 
     found = configs("recipe=builtin-simclr,builtin-moco-amcl", "seed=0,1")
     assert list(found)[2:] == ["recipe=builtin-moco-amcl,seed=0", "recipe=builtin-moco-amcl,seed=1"]
-    given = {"epochs": 3, "fit": ("batch_size",)}
-    moco = {"seed": 1, "fit": ("batch_size", "queue")}
+    given = {"epochs": 3, "fit": ("batch_size", *FITTED)}
+    moco = {"seed": 1, "fit": ("batch_size", "queue", *FITTED)}
     expected = with_values(recipes.recipe("builtin-moco-amcl"), given | moco)
     assert found["recipe=builtin-moco-amcl,seed=1"] == expected
     found = configs("method=simclr,barlow")
@@ -91,7 +92,7 @@ def test_runs_start_from_recipes_methods_and_files(tmp_path):
     expected = with_values(recipes.recipe("cifar10-simclr-amcl"), given)
     assert found["data=cifar10,projector=64-32"] == with_values(expected, {"projector": (64, 32)})
     (one,) = configs(f"config={file}").values()
-    assert one == with_values(Config(), {"epochs": 3})
+    assert one == with_values(Config(), {"epochs": 3, "fit": FITTED})
 
 
 @pytest.mark.parametrize(

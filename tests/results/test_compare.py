@@ -269,7 +269,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 
 def test_the_command_says_what_is_wrong(tmp_path, capsys):
     assert main([]) == 2
-    assert "amcl compare RUN RUN" in capsys.readouterr().err
+    assert "RUN ... is missing" in capsys.readouterr().err
     make(tmp_path / "a")
     assert main([str(tmp_path / "a"), "--json", str(tmp_path / "x.json")]) == 2
     assert "amcl evaluate" in capsys.readouterr().err

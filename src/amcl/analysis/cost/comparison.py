@@ -81,6 +81,7 @@ def rows(costs: Sequence[Cost], measured: Sequence[StepCost] = ()) -> list[Row]:
     Example:
         >>> counted = Cost(
         ...     image_size=32,
+        ...     channels=3,
         ...     batch_size=128,
         ...     parameters={"backbone": 10_000_000, "heads": 500_000},
         ...     trained=10_500_000,
@@ -135,6 +136,7 @@ def cost_table(
     Example:
         >>> counted = Cost(
         ...     image_size=32,
+        ...     channels=3,
         ...     batch_size=128,
         ...     parameters={"backbone": 10_000_000, "heads": 500_000},
         ...     trained=10_500_000,

@@ -174,6 +174,14 @@ def estimates(
 
     Raises:
         ValueError: The batch does not divide among the GPUs.
+
+    Example:
+        >>> from amcl.analysis.cost.gpus import gpu_of
+        >>> from amcl.recipes import recipe
+        >>> assumptions = Assumptions(gpu=gpu_of("a100"))
+        >>> first, *_ = estimates(recipe("builtin-simclr"), [1, 8], 32, assumptions)
+        >>> first.devices, first.strategy, first.memory > 0
+        (1, 'ddp', True)
     """
     with torch.device("meta"):
         backbone = Backbone(config.backbone, image_size, channels=channels)
@@ -221,6 +229,11 @@ def images_of(config: Config, devices: int) -> int:
 
     Raises:
         ValueError: The batch does not divide among the GPUs.
+
+    Example:
+        >>> from amcl.recipes import recipe
+        >>> images_of(recipe("imagenet-simclr"), 8) * 8 == recipe("imagenet-simclr").run.batch_size
+        True
     """
     parts = whole_number("devices", devices) * config.run.accumulate
     if config.run.batch_size % parts:
@@ -285,6 +298,14 @@ def estimate_table(rows: Sequence[Estimate], gpu: Gpu) -> Table:
     Args:
         rows: The estimates.
         gpu: The GPU that they are for.
+
+    Example:
+        >>> from amcl.analysis.cost.gpus import gpu_of
+        >>> from amcl.recipes import recipe
+        >>> assumptions = Assumptions(gpu=gpu_of("a100"))
+        >>> rows = estimates(recipe("builtin-simclr"), [1], 32, assumptions)
+        >>> estimate_table(rows, assumptions.gpu).header[:3]
+        ('GPUs', 'strategy', 'checkpointing')
     """
     header = (
         *("GPUs", "strategy", "checkpointing", "images a GPU", "weights", "gradients"),

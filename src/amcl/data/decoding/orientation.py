@@ -31,6 +31,7 @@ def orientation_of(image: Image.Image) -> int:
 def upright(values: NDArray[Any], orientation: int) -> NDArray[Any]:
     """Return values (H, W, C) turned upright, as a view.
 
+    >>> import numpy as np
     >>> upright(np.array([[[1], [2]]]), 6).tolist()
     [[[1]], [[2]]]
     """
