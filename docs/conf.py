@@ -19,6 +19,7 @@ extensions = [
     "sphinx_design",
     "commands",
     "links",
+    "mathml",
     "packages",
 ]
 exclude_patterns = ["_build", "README.md"]
@@ -39,6 +40,7 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 python_use_unqualified_type_names = True
 
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"amcl {release}"
 html_static_path = ["_static"]
