@@ -10,7 +10,7 @@ endif
 # Modules are compiled when they are first imported: compiling all of them takes a minute and more.
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help setup demo test test-all test-faults check docs linkcheck format bench bench-peers soak lock sbom clean
+.PHONY: help setup demo test test-all test-faults check docs tutorials linkcheck format bench bench-peers soak lock sbom clean
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
@@ -19,6 +19,8 @@ help:
 	@echo "make test-faults  every kill, full disk, damaged and hostile file, and a table of them (40 minutes)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make docs    build the documentation into build/docs; warnings are errors (1 minute)"
+	@echo "make tutorials  execute the notebooks of docs/tutorials and store their output (10 minutes)"
+	@echo "make linkcheck  follow the links of the documentation, which needs a network"
 	@echo "make format  put the code into the project's format"
 	@echo "make bench   measure time and memory, write benchmarks/results (40 minutes)"
 	@echo "make bench-peers  train by amcl and by lightly on CIFAR-10, compare them (35 minutes)"
@@ -72,6 +74,9 @@ docs: setup
 	@echo "== documentation"
 	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html --doctree-dir build/doctrees docs build/docs
 	@echo "build/docs/index.html"
+
+tutorials: setup
+	@$(BIN)/python docs/execute_tutorials.py
 
 linkcheck: setup
 	@$(BIN)/python -m sphinx --quiet --builder linkcheck --doctree-dir build/doctrees docs build/linkcheck
