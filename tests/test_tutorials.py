@@ -8,7 +8,7 @@ from nbclient import NotebookClient
 
 TUTORIALS = sorted((Path(__file__).parents[1] / "docs" / "tutorials").glob("*.ipynb"))
 FAST = {"epochs": "1", "new_epochs": "1", "seeds": "(0,)"}
-QUICK = ("drop-in",)  # what the fast tests execute; the others are slow
+QUICK = ("curation",)  # what the fast tests execute; the others are slow
 
 
 def execute(path, folder, fast=True):

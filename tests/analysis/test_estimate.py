@@ -134,6 +134,7 @@ def test_time_by_hand(tiny, rows):
     assert 1.1 < again.compute / one.compute < 1.34
 
 
+@pytest.mark.slow
 def test_assumptions_change_what_they_say(tiny, rows):
     gpu = gpu_of("a100")
     slow = Assumptions(gpu=gpu, utilization=0.25, bandwidth=1e9)

@@ -48,7 +48,10 @@ def compiled(config):
     return replace(config, hardware=replace(config.hardware, compile=True))
 
 
-@pytest.mark.parametrize("name", ["resnet", "mocov3", "can", "dino"])
+@pytest.mark.parametrize(
+    "name",
+    ["resnet", "mocov3", *(pytest.param(n, marks=pytest.mark.slow) for n in ("can", "dino"))],
+)
 def test_training_is_that_without_compiling(graphs, name, pictures, tmp_path, monkeypatch):
     """Masked transformers too, crops of several sizes, and a run that is stopped and resumed."""
     config = small_run(batch_size=80) if name == "resnet" else tiny_vit(name, pictures)
