@@ -32,9 +32,9 @@ Scores = dict[str, torch.Tensor]
 ODD = (*DAMAGED, *FOREIGN)
 WRONG = "misclassified"
 KINDS = (*COPIES, *ODD, WRONG)
-"""Kinds that are told from clean pictures. Misclassified are clean ones of which kNN, by the labels
-of the other clean pictures and the features of AMCL, names a wrong class; against those that it
-names rightly."""
+"""Kinds that are separated from clean pictures. Misclassified are clean ones of which kNN, by the
+labels of the other clean pictures and the features of AMCL, names a wrong class; against those that
+it names rightly."""
 TRAINED = ("amcl", "simclr", "tau")
 UNTRAINED = "untrained"
 NETWORKS = (*TRAINED, UNTRAINED)
@@ -75,13 +75,13 @@ def measure(folder: Path, canvas: int, seed: int) -> dict[str, Any]:
     copies = copy_scores(made["amcl"], near, pixel_copies(files))
     odd = odd_scores(made, near, views, files)
     groups = groups_of(planted, made["amcl"].features())
-    told: dict[str, Any] = {}
+    separated: dict[str, Any] = {}
     for kind, (positive, negative) in groups.items():
         scores = copies if kind in COPIES else odd
-        told[kind] = {name: _told(x, positive, negative) for name, x in scores.items()}
+        separated[kind] = {name: _separation(x, positive, negative) for name, x in scores.items()}
     return {
         "counts": {kind: [int(rows.sum()) for rows in both] for kind, both in groups.items()},
-        "told": told,
+        "separated": separated,
         "partners": {name: partners(planted, each.nearest) for name, each in near.items()},
         "alone": alone(made["amcl"].features(), groups),
         "flags": flags(planted, made["amcl"]),
@@ -137,7 +137,7 @@ def odd_scores(
 def groups_of(
     planted: Sequence[Planted], features: torch.Tensor
 ) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Return masks (n,) of the pictures of each kind, and of those that it is told from."""
+    """Return masks (n,) of the pictures of each kind, and of those that it is separated from."""
     sources = {row.source for row in planted}
     kinds = np.array([row.kind for row in planted])
     clean = torch.tensor([row.kind == CLEAN and row.name not in sources for row in planted])
@@ -189,7 +189,7 @@ def alone(
         distances = torch.zeros(len(x))
         distances[positive] = -(x[positive] @ others.T).topk(10).values.mean(1)
         distances[~positive] = -nearest_images(others, 10, show_progress=False)[0].mean(1)
-        result[kind] = _told(distances, positive, negative)
+        result[kind] = _separation(distances, positive, negative)
     return result
 
 
@@ -271,7 +271,9 @@ def _view_scores(folder: Path, name: str, canvas: int, seed: int) -> Scores:
     return view_scores(method, images, views, seed, PAIRS)
 
 
-def _told(scores: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor) -> dict[str, float]:
+def _separation(
+    scores: torch.Tensor, positive: torch.Tensor, negative: torch.Tensor
+) -> dict[str, float]:
     rows = positive | negative
     chosen = scores[rows].nan_to_num(nan=float(scores[rows].nanmedian()))
     return {

@@ -152,11 +152,11 @@ Seeds: {len(runs)}, each with other pictures, networks and views; mean ± standa
 
 Copies: AUROC in percent against clean pictures without copies, higher scores first.
 
-{_told_table(runs, COPIES, "auroc")}
+{_separation_table(runs, COPIES, "auroc")}
 
 Copies: precision at k in percent, k being the number of copies of the kind.
 
-{_told_table(runs, COPIES, "precision")}
+{_separation_table(runs, COPIES, "precision")}
 
 Copies whose nearest picture is the one that they are a copy of, in percent.
 
@@ -165,11 +165,11 @@ Copies whose nearest picture is the one that they are a copy of, in percent.
 Damaged, foreign and misclassified pictures: AUROC in percent; below 50 the score tells them by
 low values.
 
-{_told_table(runs, odd, "auroc")}
+{_separation_table(runs, odd, "auroc")}
 
 The same: precision at k in percent.
 
-{_told_table(runs, odd, "precision")}
+{_separation_table(runs, odd, "precision")}
 
 The same where each is the only one of its kind: AUROC and precision at k of low typicality in the
 features of AMCL, without neighbors of the same kind.
@@ -203,10 +203,10 @@ def _table(label: str, columns: Sequence[str], rows: dict[str, list[str]]) -> st
     return "\n".join(lines + [f"| {name} | {' | '.join(row)} |" for name, row in rows.items()])
 
 
-def _told_table(runs: Sequence[dict[str, Any]], kinds: Sequence[str], measure: str) -> str:
-    names = runs[0]["told"][kinds[0]]
+def _separation_table(runs: Sequence[dict[str, Any]], kinds: Sequence[str], measure: str) -> str:
+    names = runs[0]["separated"][kinds[0]]
     rows = {
-        name: [spread([run["told"][kind][name][measure] for run in runs]) for kind in kinds]
+        name: [spread([run["separated"][kind][name][measure] for run in runs]) for kind in kinds]
         for name in names
     }
     return _table("score", kinds, rows)
@@ -246,9 +246,9 @@ def picture(results: Results) -> "Figure":
     axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
     for ax, name in zip(axes, names, strict=True):
         runs = list(results[name].values())
-        told = [run["told"] for run in runs]
+        separated = [run["separated"] for run in runs]
         values = [
-            [100 * fmean(by_kind[kind][score]["auroc"] for by_kind in told) for kind in kinds]
+            [100 * fmean(by_kind[kind][score]["auroc"] for by_kind in separated) for kind in kinds]
             for score in SHOWN
         ]
         ax.imshow(values, cmap="RdBu", vmin=0, vmax=100, aspect="auto")

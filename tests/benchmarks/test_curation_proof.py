@@ -61,7 +61,7 @@ def test_every_kind_is_what_its_name_says(benchmark, base, planted):
     module = benchmark["planted_pictures"]
     rows = module.read_manifest(planted)
     by_kind = {kind: [row for row in rows if row.kind == kind] for kind in {r.kind for r in rows}}
-    assert {kind: len(found) for kind, found in by_kind.items()} == {
+    assert {kind: len(measured) for kind, measured in by_kind.items()} == {
         **{module.CLEAN: 32, "digits": 2, "noise": 2, "other set": 4},
         **dict.fromkeys((*module.COPIES, *module.DAMAGED), 4),
     }
@@ -144,20 +144,20 @@ def test_a_tiny_proof_from_pictures_to_tables(benchmark, planted, monkeypatch):
     measures, proof = benchmark["curation_measures"], benchmark["curation_proof"]
     monkeypatch.setattr(measures, "_FOLDS", 2)
     monkeypatch.setattr(measures, "_NEIGHBORS", 3)
-    found = json.loads(json.dumps(measures.measure(planted, 32, 0)))
-    assert set(found["told"]) == set(measures.KINDS)
-    for kind, scores in found["told"].items():
-        for name, told in scores.items():
-            assert 0 <= told["auroc"] <= 1, (kind, name)
-            assert 0 <= told["precision"] <= 1, (kind, name)
-    exact = found["told"]["exact"]
+    measured = json.loads(json.dumps(measures.measure(planted, 32, 0)))
+    assert set(measured["separated"]) == set(measures.KINDS)
+    for kind, scores in measured["separated"].items():
+        for name, separated in scores.items():
+            assert 0 <= separated["auroc"] <= 1, (kind, name)
+            assert 0 <= separated["precision"] <= 1, (kind, name)
+    exact = measured["separated"]["exact"]
     for name in ("same pixels", "column nearest_cosine", "nearest cosine, pHash"):
         assert exact[name]["auroc"] == pytest.approx(1), name
     assert exact["same pixels"]["precision"] == 1
-    assert found["partners"]["amcl"]["exact"] == 1
-    assert set(found["alone"]) == set(measures.ODD)
-    assert found["flags"]["exact"]["grouped"] == 1
-    page = proof.page({"cifar10": {"0": found, "1": found}})
+    assert measured["partners"]["amcl"]["exact"] == 1
+    assert set(measured["alone"]) == set(measures.ODD)
+    assert measured["flags"]["exact"]["grouped"] == 1
+    page = proof.page({"cifar10": {"0": measured, "1": measured}})
     assert "| same pixels | 100.0 ± 0.0 |" in page
 
     selection = benchmark["curation_selection"]
@@ -168,7 +168,7 @@ def test_a_tiny_proof_from_pictures_to_tables(benchmark, planted, monkeypatch):
     assert set(result) == {"as found", "clean"}
     for by_rule in result.values():
         for by_count in by_rule.values():
-            for accuracy in (one for found in by_count.values() for one in found):
+            for accuracy in (one for measured in by_count.values() for one in measured):
                 assert 0 <= accuracy["knn"] <= 1
                 assert 0 <= accuracy["linear"] <= 1
     clean = [one["lost"] for by in result["clean"].values() for one in by["12"]]

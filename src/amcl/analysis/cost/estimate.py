@@ -128,7 +128,7 @@ class Assumptions:
     """Bytes a second between GPUs; None for those of the GPU, by the number of machines."""
 
     def link(self, devices: int) -> float:
-        """Return the bytes a second of the slowest link among so many GPUs."""
+        """Return the bytes a second of the slowest link among this number of GPUs."""
         if self.bandwidth is not None:
             return self.bandwidth
         return self.gpu.link if devices <= PER_MACHINE else self.gpu.network
