@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ def train(fabric: Any, data: Path, folder: Path) -> dict[str, Any]:
 
     def write_result(self: Result, run: Path) -> Path:
         files.append(self.path(run).name)
+        time.sleep(1)  # the other process does not wait for the file, and looks for it first
         return write(self, run)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -116,7 +116,7 @@ def detect(
     )
     files = None if folder is None else DetectionFolder(Path(folder))
     model, notes = _new_detector(backbone, settings, data, mean, std, fabric, seed)
-    if files is not None and files.has_result():
+    if files is not None and from_first(files.has_result()):
         _load_trained(model, files)
         model.to(fabric.device)
     else:

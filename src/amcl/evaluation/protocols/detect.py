@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from amcl.checkpoints.evaluations import read_result
+from amcl.distributed import from_first
 from amcl.evaluation.detection import DetectionData, DetectionSettings, detect
 from amcl.evaluation.evaluation import Evaluation
 from amcl.evaluation.registry import Outcome, register_protocol
@@ -36,7 +37,8 @@ def run_detect(evaluation: Evaluation, settings: DetectionSettings) -> Outcome:
         data=data.test.name,
     )
     path = evaluation.result_path("detect", outcome)
-    if path is not None and path.is_file():
+    # All processes do as the first, which alone writes: another may look before it has written.
+    if path is not None and from_first(path.is_file()):
         logger.info("%s has this result: remove the file to measure again", path)
         return replace(outcome, stored=read_result(path))
     result = detect(
