@@ -26,7 +26,8 @@ def test_a_method_without_heads(runs):
         "Histograms of positive and negative pairs after the backbone"
     ]
     assert "mae has no heads" in words(similarity([run]))
-    assert "no temperatures" in words(temperatures([run]))
+    assert "no temperatures" in temperatures([run]).folded
+    assert heads([run]).folded == "mae has no heads."
     assert of(temperatures([run]), Chart) == []
     assert [row[0] for row in of(heads([run]), Table)[0].rows] == ["backbone"]
     positive, _ = of(pairs([run]), Gallery)

@@ -21,6 +21,7 @@ from amcl.report import (
     Picture,
     Section,
 )
+from amcl.report.glossary import EXPLANATIONS
 from amcl.report.maps import HEIGHT, WIDTH, draw_map
 from amcl.report.pictures import data_uri, sheet_uri
 from amcl.results import Cell, Table
@@ -50,9 +51,14 @@ def full_page(text=EVIL):
         Code(text, text),
         Beside([(text, [Paragraph(text), chart()]), ("", [chart()])]),
     ]
-    sections = [Section(text, blocks, text, "first"), Section("Second part", [])]
+    sections = [
+        Section(text, blocks, text, "first"),
+        Section("Second part", [Paragraph(text)], text, folded=text),
+    ]
     facts = [(text, text), ("kNN", "75%")]
-    return Page(title=text, subtitle=text, facts=facts, sections=sections, footer=text)
+    return Page(
+        title=text, subtitle=text, facts=facts, sections=sections, summary=text, footer=text
+    )
 
 
 def test_text_from_outside_stays_text():
@@ -206,6 +212,44 @@ def test_a_page_in_use(tmp_path):
     assert found["spoken"] == ["image 2 of 3 b", f"image 1 of 3 {EVIL}"]  # the leftmost
     assert found["images"]
     assert "alert(1)" in seen.text
+
+
+POINTED_AT = """
+const term = document.querySelector("[data-explanation]");
+const tip = document.querySelector("#explanation");
+const found = [tip.hidden];
+term.dispatchEvent(new window.PointerEvent("pointerenter"));
+found.push(tip.hidden, tip.textContent, term.getAttribute("aria-describedby"));
+const box = tip.getBoundingClientRect();
+found.push(box.left >= 0 && box.right <= document.documentElement.clientWidth);
+term.dispatchEvent(new window.PointerEvent("pointerleave"));
+found.push(tip.hidden);
+term.focus();
+found.push(tip.hidden);
+window.dispatchEvent(new window.KeyboardEvent("keydown", {key: "Escape"}));
+found.push(tip.hidden, term.hasAttribute("aria-describedby"));
+return found;
+"""
+
+
+@needs_browser
+def test_numbers_are_explained_where_they_are_pointed_at(tmp_path):
+    table = Table(("head", "AUROC"), [("1", "0.9")])
+    page = Page(title="x", sections=[Section("a", [table])], facts=[("AUROC", "0.9")])
+    assert page.html().count(f'data-explanation="{EXPLANATIONS["AUROC"]}"') == 2
+    seen = browser.try_page(page.write(tmp_path / "p.html"), POINTED_AT, width=380, dark=False)
+    assert seen.console == []
+    assert seen.found == [
+        *(True, False, EXPLANATIONS["AUROC"], "explanation", True),
+        *(True, False, True, False),
+    ]
+
+
+def test_a_section_that_does_not_apply_is_folded_with_the_reason():
+    page = Page(title="x", sections=[Section("Heads", [Paragraph("None.")], folded="One head.")])
+    (part,) = re.findall(r'<details class="part">(.*?)</details>', page.html(), flags=re.S)
+    assert '<h2 id="heads">Heads</h2> <span>One head.</span></summary>' in part
+    assert "<p>None.</p>" in part
 
 
 @needs_browser

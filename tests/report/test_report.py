@@ -96,11 +96,22 @@ def test_temperatures_by_head_and_sign(two):
     assert variances.rows[0][:3] == ("amcl", "positive pairs", f"{between:.2g}")
     assert len(variances.rows) == 2  # one head differs from no other
     assert "one temperature (constant)" in words(section)
+    assert section.folded == ""
     courses = [chart for chart in of(section, Chart) if "by epoch" in chart.alt]
     lines = [r for r in two[0].rows if r["kind"] == "epoch"]
     assert drawn(courses[1])["head 2"].tolist() == [
         [r["epoch"], r["tau_negative/head2"]] for r in lines
     ]
+
+
+def test_a_run_with_one_head_and_one_temperature_has_no_empty_columns(two):
+    section = temperatures(two[1:])
+    (rows,) = of(section, Table)
+    assert rows.header == ("pairs", "mean", "std", "5%", "median", "95%")
+    assert [row[:2] for row in rows.rows] == [("positive", "0.200"), ("negative", "0.200")]
+    assert section.folded == "All pairs of plain have one temperature (constant)."
+    assert heads(two[1:]).folded == "plain has one head, which cannot agree with another."
+    assert heads(two).folded == ""
 
 
 def test_temperatures_at_a_bound_are_shown(two):
@@ -176,7 +187,8 @@ def test_cost_is_held_against_the_baseline(two):
     assert "memory" not in " ".join(rows)
     (own,) = of(cost(two[1:]), Table)
     assert own.header == ["", "this run"]
-    assert "baseline itself" in words(cost(two[1:]))
+    assert "nothing is added" in cost(two[1:]).folded
+    assert cost(two[:1]).folded == ""
     (both,) = of(cost(two), Table)
     assert both.header == ["", "amcl", "plain", "ratio"]
 

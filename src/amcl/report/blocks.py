@@ -166,6 +166,8 @@ class Section:
     """Text below the title that says how to read the section."""
     anchor: str = ""
     """End of a link to it; empty: made of the title."""
+    folded: str = ""
+    """Why the section does not apply: it is then folded below its title and this sentence."""
 
     def __post_init__(self) -> None:
         anchor = self.anchor or re.sub(r"\W+", "-", self.title.lower()).strip("-")

@@ -17,6 +17,7 @@ from amcl.report.sections.settings import settings as settings_section
 from amcl.report.sections.similarity import similarity
 from amcl.report.sections.temperatures import temperatures
 from amcl.report.sections.training import training
+from amcl.report.summary import summary
 from amcl.results import Table
 from amcl.results.formatting import percent
 
@@ -81,6 +82,7 @@ def page_of(runs: Sequence[Run], settings: ReportSettings, folder: str | Path = 
         title=" · ".join(run.name for run in runs),
         subtitle=runs[0].describe() if single else f"{len(runs)} runs side by side",
         facts=_facts(runs[0]) if single else (),
+        summary=summary(runs),
         sections=sections,
         footer=_footer(runs),
     )
@@ -94,7 +96,7 @@ def _glance(runs: Sequence[Run]) -> Section:
         (run.name, run.describe(), *(fact.get(name, "–") for name in names))
         for run, fact in zip(runs, facts, strict=True)
     ]
-    return Section("At a glance", [Table(("run", "what", *names), rows, left=2)])
+    return Section("At a glance", [Table(("run", "method", *names), rows, left=2)])
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:

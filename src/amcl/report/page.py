@@ -32,6 +32,8 @@ class Page:
     """Line below the title."""
     facts: Sequence[tuple[str, str]] = ()
     """Key numbers on top, each with its name."""
+    summary: str = ""
+    """Paragraph below the key numbers: what they mean, and what to do next."""
     footer: str = ""
     """Line at the end of the page."""
 

@@ -8,6 +8,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from amcl.report.glossary import EXPLANATIONS
 from amcl.report.maps import HEIGHT, WIDTH, draw_map
 from amcl.report.pictures import LOSSLESS, data_uri, shown_width
 
@@ -64,7 +65,8 @@ def _environment() -> "Environment":
     )
     environment.filters |= {"uri": data_uri, "shown_width": shown_width, "draw_map": draw_map}
     environment.filters["inline"] = _inline
-    environment.globals |= {"MAP_WIDTH": WIDTH, "MAP_HEIGHT": HEIGHT, "LOSSLESS": LOSSLESS}
+    environment.globals |= {"MAP_WIDTH": WIDTH, "MAP_HEIGHT": HEIGHT}
+    environment.globals |= {"LOSSLESS": LOSSLESS, "EXPLANATIONS": EXPLANATIONS}
     return environment
 
 

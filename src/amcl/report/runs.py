@@ -23,6 +23,7 @@ from amcl.errors import RunError
 from amcl.metrics.unlabeled import Separation
 from amcl.report.blocks import Beside, Block, Chart
 from amcl.results import Table
+from amcl.results.formatting import MISSING
 from amcl.results.read import run_folders, run_names
 from amcl.settings import choose
 from amcl.text_files import read_json_lines
@@ -141,14 +142,19 @@ def joined(
     caption: str = "",
     left: int = 1,
 ) -> list[Block]:
-    """Return one table of the rows of all runs, with their names if they are several."""
+    """Return one table of the rows of all runs, with their names if they are several.
+
+    Columns of numbers that no row has are left out.
+    """
     if len(runs) == 1:
         rows = list(rows_of(runs[0]))
     else:
         header = ("run", *header)
         left += 1
         rows = [(run.name, *row) for run in runs for row in rows_of(run)]
-    return [Table(header, rows, caption, left)] if rows else []
+    kept = [i for i in range(len(header)) if i < left or any(row[i] != MISSING for row in rows)]
+    table = [tuple(row[i] for i in kept) for row in [header, *rows]]
+    return [Table(table[0], table[1:], caption, left)] if rows else []
 
 
 def in_rows(charts: Sequence[Chart], stacked: bool) -> list[Block]:

@@ -43,9 +43,21 @@ class Line:
 
 
 def curves(
-    lines: Sequence[Line], x: str, y: str, bounds: tuple[float, float] | None = None
+    lines: Sequence[Line],
+    x: str,
+    y: str,
+    bounds: tuple[float, float] | None = None,
+    span: float = 0.0,
 ) -> "Figure":
-    """Return a chart of lines, with a legend where there are several; `bounds` are marked."""
+    """Return a chart of lines, with a legend where there are several.
+
+    Args:
+        lines: The lines.
+        x: Name of the horizontal axis.
+        y: Name of the vertical axis.
+        bounds: Values that are marked.
+        span: Length of the vertical axis at least, so that small changes look small.
+    """
     figure = figure_of(WIDTH, HEIGHT)
     ax = figure.subplots()
     for line in lines:
@@ -54,6 +66,9 @@ def curves(
             ax.plot(xs, ys, lw=1.6, label=plain(line.label, 32), **_mark(line.order, len(points)))
     for bound in bounds or ():
         ax.axhline(bound, color=FAINT, lw=1, ls="--")
+    low, high = ax.get_ylim()
+    if high - low < span:
+        ax.set_ylim((low + high - span) / 2, (low + high + span) / 2)
     from matplotlib.ticker import MaxNLocator
 
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))

@@ -4,7 +4,7 @@ import csv
 import html
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -120,10 +120,15 @@ class Table:
         csv.writer(out, lineterminator="\n").writerows([self.header, *rows])
         return out.getvalue()
 
-    def to_html(self) -> str:
-        """Return a `<table>` element, without the caption."""
+    def to_html(self, explanations: Mapping[str, str] | None = None) -> str:
+        """Return a `<table>` element, without the caption.
+
+        Args:
+            explanations: Explanations of columns by their names, as `data-explanation`.
+        """
+        explanations = explanations or {}
         names = "".join(
-            f'<th scope="col"{_classes(i < self.left)}>{html.escape(name)}</th>'
+            f'<th scope="col"{_classes(i < self.left)}>{_explained(name, explanations)}</th>'
             for i, name in enumerate(self.header)
         )
         rows = [
@@ -198,6 +203,14 @@ class Table:
 
 def _classes(label: bool, short: bool = False) -> str:
     return f' class="left{" short" if short else ""}"' if label else ""
+
+
+def _explained(name: str, explanations: Mapping[str, str]) -> str:
+    """Return a name in HTML, with its explanation if it has one."""
+    if name not in explanations:
+        return html.escape(name)
+    explanation = html.escape(explanations[name])
+    return f'<span tabindex="0" data-explanation="{explanation}">{html.escape(name)}</span>'
 
 
 def _broken(name: str) -> str:

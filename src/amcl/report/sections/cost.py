@@ -29,8 +29,7 @@ def cost(runs: Sequence[Run]) -> Section:
     blocks: list[Block] = [Note(f"{name}: {why}") for name, why in reasons.items() if why]
     if counted := [run for run in runs if not reasons[run.name]]:
         blocks.append(_table(counted))
-    if len(runs) == 1 and _baseline(runs[0].config) == runs[0].config:
-        blocks.append(Paragraph("This run is a baseline itself: there is nothing to compare."))
+    baseline = len(runs) == 1 and _baseline(runs[0].config) == runs[0].config
     name = shlex.quote(str(runs[0].path))
     blocks.append(
         Paragraph(
@@ -38,7 +37,10 @@ def cost(runs: Sequence[Run]) -> Section:
             f"beside that of the baseline, on this machine: `amcl cost {name} --measure`"
         )
     )
-    return Section("Cost", blocks, HOW)
+    folded = (
+        "The run has one head and a constant temperature: nothing is added." if baseline else ""
+    )
+    return Section("Cost", blocks, HOW, folded=folded)
 
 
 def _table(runs: Sequence[Run]) -> Table:

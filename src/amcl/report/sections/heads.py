@@ -13,8 +13,8 @@ from amcl.results.formatting import percent
 HOW = (
     "Several heads are worth their cost if they see different things. Heads that agree in "
     "everything (1.000) repeat each other. Retrieval asks each head, and the backbone, for the "
-    "most similar view: who finds the other view of the same image knows it again, whatever was "
-    "done to it."
+    "most similar view: one that finds the other view of the same image recognizes it, whatever "
+    "was done to it."
 )
 
 
@@ -22,22 +22,29 @@ def heads(runs: Sequence[Run]) -> Section:
     """Return agreement between heads, and retrieval by each of them."""
     labeled = any(run.sample.labels is not None for run in runs if run.sample is not None)
     header = ("by", "own image first", *(("nearest other of its class",) if labeled else ()))
+    several = max(run.heads for run in runs) > 1
     blocks = [
-        *beside(runs, lambda run: _of_run(run, len(runs) > 1)),
+        *(beside(runs, lambda run: _of_run(run, len(runs) > 1)) if several else ()),
         *joined(runs, header, lambda run: _retrieval(run, labeled), _caption(runs)),
     ]
-    return Section("Heads", blocks, HOW)
+    folded = "" if several else " ".join(dict.fromkeys(map(_without_several, runs)))
+    return Section("Heads", blocks, HOW if several else "", folded=folded)
+
+
+def _without_several(run: Run) -> str:
+    """Return why the heads of a run cannot be compared."""
+    if run.heads:
+        return f"{run.name} has one head, which cannot agree with another."
+    return f"{run.config.method.name} has no heads."
 
 
 def _of_run(run: Run, stacked: bool) -> list[Block]:
     sample = run.sample
     if sample is None:
         return []
-    if sample.num_heads > 1:
-        return in_rows([*_agreement(sample), *_course(run)], stacked)
-    if sample.num_heads == 1:
-        return [Paragraph("There is one head, and so none that it could agree with.")]
-    return [Paragraph(f"{run.config.method.name} has no heads.")]
+    if sample.num_heads < 2:
+        return [Paragraph(_without_several(run))]
+    return in_rows([*_agreement(sample), *_course(run)], stacked)
 
 
 def _agreement(sample: PairSample) -> list[Chart]:

@@ -17,10 +17,10 @@ HOW = (
 
 def results(runs: Sequence[Run]) -> Section:
     """Return a table of all results, and the commands for those that are missing."""
-    table = joined(runs, ("protocol", "data", "found", "how"), _rows, left=4)
+    table = joined(runs, ("protocol", "data", "result", "settings"), _rows, left=4)
     without = [run for run in runs if not run.results]
     commands = [f"`amcl evaluate {shlex.quote(str(run.path))}`" for run in without]
-    missing = [Paragraph(f"Not judged yet. To do so: {command}") for command in commands]
+    missing = [Paragraph(f"Not evaluated yet. To do so: {command}") for command in commands]
     by_class = beside(runs, lambda run: classes(_current(run.results)))
     return Section("Evaluation", [*table, *by_class, *missing], HOW)
 

@@ -17,11 +17,6 @@ HOW = (
     "range with `--tau-lower` and `--tau-upper`, or raise `--phi-scale`. Where heads hardly "
     "differ, fewer may do."
 )
-ROWS = "At lower, at upper: share of pairs within 1% of a bound; – where there is no bound."
-VARIANCES = (
-    "Between heads: the variance of τ over heads, of one pair, in the mean over pairs. Between "
-    "pairs: the variance over pairs, in one head, in the mean over heads."
-)
 _SIGNS = {"positive": "τ⁺", "negative": "τ⁻"}
 _MANY = 250_000
 """Pairs a head beyond which a histogram of a part of them looks the same."""
@@ -30,14 +25,30 @@ _MANY = 250_000
 def temperatures(runs: Sequence[Run]) -> Section:
     """Return the distribution by head and sign, shares at the bounds, variances, and the course."""
     several = len(runs) > 1
-    header = ("head", "pairs", "mean", "std", "5%", "median", "95%", "at lower", "at upper")
+    by_head = max(run.heads for run in runs) > 1
+    header = ("pairs", "mean", "std", "5%", "median", "95%", "at lower", "at upper")
     blocks = [
         *beside(runs, lambda run: _spread(run, several)),
-        *joined(runs, header, _rows, ROWS, left=2),
-        *joined(runs, ("variance of τ", "between heads", "between pairs"), _variances, VARIANCES),
+        *joined(
+            runs,
+            ("head", *header) if by_head else header,
+            lambda run: [row if by_head else row[1:] for row in _rows(run)],
+            left=1 + by_head,
+        ),
+        *joined(runs, ("variance of τ", "between heads", "between pairs"), _variances),
         *beside(runs, lambda run: in_rows(_course(run), several) + _bounds_reached(run)),
     ]
-    return Section("Temperatures", blocks, HOW if any(run.heads for run in runs) else "")
+    adapts = [run for run in runs if run.heads and run.config.method.adapts]
+    folded = "" if adapts else " ".join(dict.fromkeys(map(_without_adapting, runs)))
+    return Section("Temperatures", blocks, HOW if adapts else "", folded=folded)
+
+
+def _without_adapting(run: Run) -> str:
+    """Return why a run has no temperatures to look at."""
+    method: Any = run.config.method
+    if not method.has_heads:
+        return f"{method.name} has no heads, and so no temperatures."
+    return f"All pairs of {run.name} have one temperature ({method.temperature.name})."
 
 
 def _spread(run: Run, several: bool) -> list[Block]:

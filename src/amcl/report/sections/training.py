@@ -18,27 +18,28 @@ HOW = (
     "the features have then collapsed."
 )
 _PROBES = {
-    "knn_validation": ("kNN accuracy, validation (%)", 100),
-    "knn_test": ("kNN accuracy, test (%)", 100),
-    "effective_rank": ("effective rank", 1),
-    "spread": ("spread", 1),
+    "knn_validation": ("kNN accuracy, validation (%)", 100, 5.0),
+    "knn_test": ("kNN accuracy, test (%)", 100, 5.0),
+    "effective_rank": ("effective rank", 1, 5.0),
+    "spread": ("spread", 1, 0.1),
 }
+"""Label of each probe, its scale, and the least length of its axis."""
 
 
 def training(runs: Sequence[Run]) -> Section:
     """Return curves of loss and probes, a line for each run, and notes on the runs."""
     blocks: list[Block] = [note for run in runs for note in _notes(run)]
     charts = _losses(runs)
-    for name, (label, scale) in _PROBES.items():
+    for name, (label, scale, span) in _PROBES.items():
         lines = [Line(run.name, _probes(run, name, scale), i) for i, run in enumerate(runs)]
-        charts += _chart(lines, "epoch", label)
+        charts += _chart(lines, "epoch", label, span)
     blocks += in_rows(charts, stacked=False)
     if not any(name.startswith("knn") for run in runs for row in run.rows for name in row):
         blocks.append(Paragraph(_why_no_knn(runs)))
     return Section("Training", blocks, HOW)
 
 
-def _chart(lines: Sequence[Line], x: str, y: str) -> list[Chart]:
+def _chart(lines: Sequence[Line], x: str, y: str, span: float = 0.0) -> list[Chart]:
     """Return a chart with a line for each run that has points; nothing if none has."""
     drawn = [line for line in lines if line.finite_points]
     if not drawn:
@@ -47,7 +48,7 @@ def _chart(lines: Sequence[Line], x: str, y: str) -> list[Chart]:
         f"{line.label} from {line.finite_points[0][1]:.4g} to {line.finite_points[-1][1]:.4g}"
         for line in drawn
     ]
-    return [Chart(curves(drawn, x, y), f"{y} by {x}: {'; '.join(ends)}")]
+    return [Chart(curves(drawn, x, y, span=span), f"{y} by {x}: {'; '.join(ends)}")]
 
 
 def _losses(runs: Sequence[Run]) -> list[Chart]:

@@ -37,7 +37,38 @@ function scrollers() {
   }
 }
 
+// What a number means is shown beside it while it is pointed at, touched or focused.
+function explanations() {
+  const tip = document.getElementById("explanation");
+  const hide = () => {
+    tip.hidden = true;
+    for (const one of document.querySelectorAll("[aria-describedby='explanation']")) {
+      one.removeAttribute("aria-describedby");
+    }
+  };
+  const show = (one) => {
+    hide();
+    tip.textContent = one.dataset.explanation;
+    tip.hidden = false;
+    one.setAttribute("aria-describedby", "explanation");
+    const box = one.getBoundingClientRect();
+    const room = document.documentElement.clientWidth - tip.offsetWidth - 8;
+    const above = box.top - tip.offsetHeight - 6;
+    tip.style.left = `${Math.max(8, Math.min(room, box.left))}px`;
+    tip.style.top = `${above >= 8 ? above : box.bottom + 6}px`;
+  };
+  for (const one of document.querySelectorAll("[data-explanation]")) {
+    for (const event of ["pointerenter", "focus", "click"]) one.addEventListener(event, () => show(one));
+    for (const event of ["pointerleave", "blur"]) one.addEventListener(event, hide);
+  }
+  window.addEventListener("scroll", hide, {capture: true, passive: true});
+  window.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") hide();
+  });
+}
+
 themes();
+explanations();
 foldedOnPaper();
 scrollers();
 window.addEventListener("resize", scrollers);
