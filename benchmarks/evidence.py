@@ -59,7 +59,7 @@ class Study:
         protocols: Protocols that evaluate the runs at their end; none for their last probe.
         split: Split that the protocols evaluate on.
         compared: Values of the row that each row is compared with; other axes are the row's own.
-        baseline: Another study, whose row of comparison, or only row, all rows are compared with.
+        baseline: Another study, among whose rows that row is; none: this study.
     """
 
     name: str
@@ -329,15 +329,17 @@ def methods_with_records(by_name: dict[str, Study], prefix: str = "") -> list[st
 
 
 def reference_of(study: Study, values: dict[str, str]) -> Group:
-    """Return the runs that those of a row are compared with."""
-    if study.baseline:
-        study = studies()[study.baseline]
-        if not study.compared:
-            (group,) = groups_of(study)
-            return group
-        values = {}
-    values = values | study.compared
-    return next(group for group in groups_of(study) if group.values == values)
+    """Return the runs that those of a row are compared with.
+
+    They share the row's values on the axes that a baseline has too, but for those of `compared`.
+    """
+    base = studies()[study.baseline] if study.baseline else study
+    groups = groups_of(base)
+    if study.baseline and len(groups) == 1:
+        return groups[0]
+    values = {name: value for name, value in values.items() if name in groups[0].values}
+    values |= base.compared | study.compared
+    return next(group for group in groups if group.values == values)
 
 
 def pair_of(study: Study) -> tuple[Group, Group]:
