@@ -13,7 +13,8 @@ import tifffile
 import torch
 from PIL import Image
 
-from amcl.data.decode import UnreadableImage, decode, decode_whole, read_header
+from amcl.data.decode import UnreadableImage, decode, decode_whole, image_format, read_header
+from amcl.data.decoding import tiff as tiff_files
 from amcl.data.pixel_format import RGB, PixelFormat
 from amcl.data.records import FileRecord
 from image_files import dicom, netpbm, png, random_values
@@ -103,6 +104,28 @@ def test_16_bit_png_keeps_its_values(tmp_path, channels, alpha):
     assert (header.channels, header.alpha, header.type) == (channels - alpha, alpha, "uint16")
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u8", "f2", "f4", "f8"])
+def test_gray_tiffs_of_any_type_keep_their_values(tmp_path, dtype, monkeypatch):
+    """Pillow takes signed values of 8 bits for unsigned ones, and does not know some others."""
+    values = np.arange(100).reshape(10, 10).astype(dtype)
+    values -= 0 if dtype == "u8" else 50
+    low, high = float(values.min()), float(values.max())
+    path = tmp_path / "a.tif"
+    tifffile.imwrite(path, values, photometric="minisblack")
+    record = FileRecord(str(path))
+    header = read_header(record)
+    assert (header.type, header.channels) == ("float32", 1)
+    pixels = pixels_of(path, 1, type="float32", value_range=(low, high))[..., 0]
+    assert np.allclose(pixels, (values.astype(float) - low) / (high - low), atol=1e-6)
+    shown = pixels_of(path, 3, **U8)[..., 0].astype(float)  # for a model of 8-bit RGB
+    assert (np.diff(shown.ravel()) >= 0).all()
+    assert image_format(record) == "TIFF"
+    if dtype in ("i1", "i8", "u8", "f2", "f8"):
+        monkeypatch.setattr(tiff_files, "is_installed", lambda: False)
+        with pytest.raises(UnreadableImage, match=r"tifffile.*'\.\[tiff\]'"):
+            pixels_of(path, 1, type="float32", value_range=(low, high))
+
+
 def test_16_bit_color_and_float_tiffs_keep_their_values(tmp_path):
     color = random_values(9, 9, 3, bits=16)
     tifffile.imwrite(tmp_path / "a.tif", color, photometric="rgb")
@@ -163,6 +186,13 @@ def test_dicom_keeps_its_values(tmp_path, bits):
     )
     shown = pixels_of(path, 1, **kind)[..., 0].astype(int)
     assert abs(shown - (top - values) * (full / top)).max() < 0.51
+
+
+def test_dicom_whose_units_are_empty_has_none(tmp_path):
+    values = random_values(20, 20, bits=12)
+    path = dicom(tmp_path / "a.dcm", values, BitsStored=12, RescaleSlope="", RescaleIntercept="")
+    header = read_header(FileRecord(str(path)))
+    assert (header.type, header.depth) == ("uint16", 12)
 
 
 def test_dicom_in_units_of_its_own(tmp_path):

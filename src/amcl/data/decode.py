@@ -156,7 +156,7 @@ def image_format(record: Record) -> str | None:
             file.seek(0)
             if dicom.is_dicom(first):
                 return dicom.FORMAT
-            if first.startswith(tiff_tags.SIGNATURES) and tiff.is_multiband(file):
+            if first.startswith(tiff_tags.SIGNATURES) and tiff.is_beyond_pillow(file):
                 return "TIFF"
             return pictures.picture_format(file)
     except UnreadableImage:
@@ -179,7 +179,7 @@ def _kind(file: BinaryIO) -> _Kind:
 def _is_for_pillow(file: BinaryIO, kind: _Kind) -> bool:
     """Return whether Pillow makes 8-bit RGB of an image."""
     if kind == "tiff":
-        return not tiff.is_multiband(file)
+        return not tiff.is_beyond_pillow(file)
     return kind in ("png16", "picture")
 
 

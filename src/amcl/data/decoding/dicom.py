@@ -82,10 +82,13 @@ def _type(dataset: Any) -> PixelType:
 
 def _has_units(dataset: Any) -> bool:
     """Return whether stored values stand for others."""
-    slope = float(dataset.get("RescaleSlope", 1))
-    return (slope, float(dataset.get("RescaleIntercept", 0))) != (1, 0) or (
-        "ModalityLUTSequence" in dataset
-    )
+    slope = dataset.get("RescaleSlope")
+    intercept = dataset.get("RescaleIntercept")
+    if "ModalityLUTSequence" in dataset:
+        return True
+    if slope is None or intercept is None:  # not there, or empty: pydicom takes both or none
+        return False
+    return (float(slope), float(intercept)) != (1, 0)
 
 
 def _values(dataset: Any, facts: Header) -> NDArray[Any]:

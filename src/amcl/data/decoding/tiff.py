@@ -31,10 +31,10 @@ def is_installed() -> bool:
     return find_spec("tifffile") is not None and find_spec("imagecodecs") is not None
 
 
-def is_multiband(file: BinaryIO) -> bool:
-    """Return whether Pillow does not read a TIFF at all, because it has too many samples."""
+def is_beyond_pillow(file: BinaryIO) -> bool:
+    """Return whether Pillow cannot read a TIFF, by the number or the type of its samples."""
     tags = _tags(file)
-    return tags is not None and tags.samples > 4
+    return tags is not None and tags.is_beyond_pillow
 
 
 def header(file: BinaryIO, channels: int | None) -> Header:
@@ -49,7 +49,7 @@ def header(file: BinaryIO, channels: int | None) -> Header:
         facts = picture_planes.header(file)
         return facts if tags is None or tags.samples > 1 else replace(facts, pages=tags.pages)
     facts = _header(tags, channels)
-    if is_installed() or tags.samples > 4:
+    if is_installed() or tags.is_beyond_pillow:
         return facts
     return Header(height=facts.height, width=facts.width, channels=3, lacks=EXTRA)
 

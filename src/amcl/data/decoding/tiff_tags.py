@@ -13,6 +13,12 @@ SIGNATURES = (b"II*\0", b"MM\0*", _BIG)
 UNSIGNED, SIGNED, FLOAT = 1, 2, 3  # formats of samples
 _MIN_IS_WHITE, _MIN_IS_BLACK, _PALETTE = 0, 1, 3
 _UNSPECIFIED, _STRAIGHT_ALPHA = 0, 2  # kinds of extra samples
+_PILLOW_SAMPLES = 4  # samples of a pixel that Pillow reads at most
+# Bits and formats of gray that Pillow does not recognize or, of signed 8 bits, reads as unsigned.
+_NOT_IN_PILLOW = (
+    *((8, SIGNED), (16, FLOAT)),
+    *((64, UNSIGNED), (64, SIGNED), (64, FLOAT)),
+)
 
 _WIDTH, _HEIGHT, _BITS, _COMPRESSION, _PHOTOMETRIC = 256, 257, 258, 259, 262
 _ORIENTATION, _SAMPLES, _EXTRA, _FORMAT = 274, 277, 338, 339
@@ -53,14 +59,21 @@ class TiffTags:
         return self.extra[-1:] == (_STRAIGHT_ALPHA,)
 
     @property
-    def keeps_values(self) -> bool:
-        """Return whether Pillow reads the values as they are: gray, and color of 8 bits."""
+    def is_beyond_pillow(self) -> bool:
+        """Return whether Pillow cannot read it at all, or reads other values."""
         if self.samples == 1:
-            return True
+            return (self.bits, self.format) in _NOT_IN_PILLOW
+        return self.samples > _PILLOW_SAMPLES
+
+    @property
+    def keeps_values(self) -> bool:
+        """Return whether Pillow reads the values as they are: most gray, and color of 8 bits."""
+        if self.samples == 1:
+            return not self.is_beyond_pillow
         gray = self.photometric in (_MIN_IS_WHITE, _MIN_IS_BLACK, _PALETTE)
         return (
             (self.bits, self.format) == (8, UNSIGNED)
-            and self.samples <= 4
+            and self.samples <= _PILLOW_SAMPLES
             and (not gray or (self.samples == 2 and self.has_alpha))
         )
 
