@@ -6,6 +6,9 @@ import sys
 import time
 
 import pytest
+import torch.distributed as dist
+
+from amcl.training import ranks
 
 FAILING = """
 from dataclasses import dataclass
@@ -61,3 +64,34 @@ def test_an_error_on_one_process_ends_both_with_its_message(tmp_path, failing):
     assert f"process {failing}: the cat" in told
     assert f"(this is process {1 - failing})" in told
     assert "Traceback" not in told
+
+
+class Store:
+    """The store of two processes, which is gone once something of this name is wanted of it."""
+
+    def __init__(self, gone: str) -> None:
+        self.gone = gone
+
+    def _ask(self, key: str) -> None:
+        if key == self.gone:
+            raise dist.DistNetworkError("Connection reset by peer")
+
+    def set(self, key: str, value: str) -> None:
+        self._ask(key)
+
+    def add(self, key: str, number: int) -> int:
+        self._ask(key)
+        return number
+
+    def check(self, keys: list[str]) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("gone", ["amcl/error", "amcl/seen"])
+def test_an_error_is_not_hidden_where_the_others_are_gone(monkeypatch, gone):
+    """By one of the connection, as it would be where the process that held the store had ended."""
+    monkeypatch.setattr(ranks, "world_size", lambda: 2)
+    monkeypatch.setattr(ranks, "rank", lambda: 1)
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_store", lambda: Store(gone))
+    with pytest.raises(ValueError, match="the cat sat"), ranks.shared_errors():
+        raise ValueError("the cat sat on the keyboard")

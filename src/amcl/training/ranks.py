@@ -58,8 +58,9 @@ def shared_errors() -> Iterator[None]:
             raise RunError(f"{_ended(lost)} (this is process {number})") from error
         reason = (str(error).splitlines() or [""])[0] or type(error).__name__
         watcher.done.set()  # it need not look for its own error
-        store.set(_ERROR, f"process {number}: {reason}")
-        _wait_for_readers(store)
+        with suppress(RuntimeError):  # the process that held the store is gone: nobody reads it
+            store.set(_ERROR, f"process {number}: {reason}")
+            _wait_for_readers(store)
         raise
     finally:
         with suppress(RuntimeError):  # the process that held the store is gone
