@@ -38,5 +38,6 @@ def test_losses_do_not_depend_on_storage_workers_and_stops(tmp_path, monkeypatch
             interrupt_at(patch, step=3)
             with pytest.raises(Interrupted):
                 pretrain(ours, tmp_path / f"stopped {workers}")
-        pretrain(ours, tmp_path / f"stopped {workers}", resume=True)
+        others = replace(ours, data=replace(data, workers=2 - workers))
+        pretrain(others, tmp_path / f"stopped {workers}", resume=True)
         assert losses(tmp_path / f"stopped {workers}") == expected
