@@ -192,7 +192,7 @@ def test_many_gpus_are_estimated(capsys, tmp_path):
         ("--devices 1 x", "got 1 x"),
         ("--devices 0", "got 0"),
         ("--devices 8 --utilization 2", "--utilization must be at most 1, got 2"),
-        ("--devices 3 --batch-size 8", "a batch of 8 does not divide among 3 GPUs"),
+        ("--devices 3 --batch-size 8", "8 does not divide among 3 GPUs and 1 part: choose"),
         ("--devices 8 --gpu v100", "--gpu has no choice 'v100'"),
     ],
 )

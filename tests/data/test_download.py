@@ -334,6 +334,8 @@ def test_names(capsys):
     assert main(["cifar1O"]) == 2
     error = capsys.readouterr().err
     assert "'cifar1O' is no known data set. Did you mean 'cifar10'? Known are cifar10," in error
+    assert main(["pak", "images", "--out", "shards"]) == 2
+    assert "there is no amcl data pak: did you mean amcl data pack?" in capsys.readouterr().err
     assert main(["builtin"]) == 0
     with pytest.raises(SystemExit):
         main(["--help"])

@@ -337,3 +337,16 @@ def test_running_out_of_space_is_an_error_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "write_shard", full)
     with pytest.raises(RunError, match=r"0 of 1 shards are finished"):
         pack(str(folder_of(tmp_path / "folder")), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("pack x --out y --shard-size 10zb", "--shard-size must be a number of images"),
+        ("pack x --out y --workers 0", "--workers must be a whole number, at least 1, got 0"),
+        ("check x --workers -1", "--workers must be a whole number, at least 0, got -1"),
+    ],
+)
+def test_errors_name_options_as_they_are_typed(capsys, words, message):
+    assert main(["data", *words.split()]) == 2
+    assert message in capsys.readouterr().err

@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import pickle
+import re
 import shutil
 import sys
 
@@ -231,6 +232,10 @@ def test_shards_that_are_not_there(tmp_path):
         load(f"{tmp_path}/{{00..14}}.tar")
     with pytest.raises(ValueError, match="stands for 100,000,001 files"):
         load(f"{tmp_path}/{{0..100000000}}.tar")
+    for source in ("https://host/{0..9}.tar", "s3://bucket/0.tar", "pipe:cat 0.tar", "s3://images"):
+        with pytest.raises(ValueError, match=rf"^'{re.escape(source)}' is not a path.*mount"):
+            load(source)
+        assert absolute_source(source) == source  # errors quote it as it was typed
 
 
 def test_files_that_are_no_shards(tmp_path):

@@ -54,7 +54,7 @@ class Curate(CurationSettings):
 
     model: Model
     data: Annotated[str, tyro.conf.arg(metavar="FOLDER|NAME")]
-    """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
+    """A folder of images in any nesting, shards, tables, or builtin, cifar10, cifar100, stl10."""
     out: Path
     """Folder of the results, new; the same command resumes one that was interrupted."""
     against: str | None = None

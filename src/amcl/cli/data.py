@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +46,8 @@ def main(args: list[str]) -> int:
     if args and args[0] in parts:
         return parts[args[0]](args[1:])
     try:
+        if args[1:] and (near := get_close_matches(args[0], parts, n=1)):
+            raise ValueError(f"there is no amcl data {args[0]}: did you mean amcl data {near[0]}?")
         options = read_options(Data, args, command="amcl data", help=HELP)
     except ValueError as error:
         print(f"amcl data: {error}", file=sys.stderr)

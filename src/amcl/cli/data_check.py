@@ -11,6 +11,7 @@ from amcl.cli.options import read_options
 from amcl.cli.output import print_line, results_console
 from amcl.data.shards.check import Check
 from amcl.errors import RunError
+from amcl.settings import non_negative_int
 from amcl.training.display import log_to_console
 
 HELP = Help(
@@ -33,6 +34,10 @@ class CheckOptions:
     """Shards, tables, or a folder of images, as in `amcl pretrain --data`."""
     workers: int | None = None
     """Processes that decode; none: one a core, at most 8."""
+
+    def __post_init__(self) -> None:
+        if self.workers is not None:
+            non_negative_int("workers", self.workers, "give the number of processes, or 0 for none")
 
 
 @command("amcl data check")

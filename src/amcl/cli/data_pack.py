@@ -13,6 +13,8 @@ from amcl.cli.options import read_options
 from amcl.cli.output import print_line
 from amcl.data.options import Labels
 from amcl.data.shards.pack import SHARD_SIZE, pack
+from amcl.data.shards.plan import ShardSize
+from amcl.settings import whole_number
 from amcl.training.display import log_to_console
 
 HELP = Help(
@@ -47,6 +49,11 @@ class Pack:
     """Seed of a random order; none: the order of the folder, with which training is the same."""
     workers: int | None = None
     """Shards that are written at once; none: one a core, at most 8."""
+
+    def __post_init__(self) -> None:
+        ShardSize.parse(self.shard_size)
+        if self.workers is not None:
+            whole_number("workers", self.workers, "give the number of threads that pack")
 
 
 @command("amcl data pack", "Finished shards are kept: the same command resumes.")

@@ -36,7 +36,7 @@ class Embed:
 
     model: Model
     data: Annotated[str, tyro.conf.arg(metavar="FOLDER|NAME")]
-    """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
+    """A folder of images in any nesting, shards, tables, or builtin, cifar10, cifar100, stl10."""
     out: Path
     """The file to write, new: .csv (file, label, f0, f1, …), .npz or .parquet; labels where images
     lie in a folder for each class."""

@@ -48,7 +48,7 @@ class Predict:
         ),
     ]
     data: Annotated[str, tyro.conf.arg(metavar="FOLDER|NAME")]
-    """A folder of images in any nesting, or builtin, cifar10, cifar100, stl10."""
+    """A folder of images in any nesting, shards, tables, or builtin, cifar10, cifar100, stl10."""
     out: Path
     """The .csv file to write, new: file, class, probability."""
     top: int = 1

@@ -83,14 +83,14 @@ def choose_format(
     if not fitting:
         others = ", ".join(f"{n}" for n in sorted({header.channels for header in headers}))
         raise ValueError(
-            f"channels={number}: the images have {others}. Leave --channels out, or give "
+            f"--channels {number}: the images have {others}. Leave --channels out, or give "
             "the number that they have."
         )
     kind = max((header.type for header in fitting), key=_ORDER.index)
     if kind == "uint8":
         if value_range is not None:
             raise ValueError(
-                "value_range: these images have 8 bits, of which 0 … 255 always count as 0 … 1. "
+                "--value-range: these images have 8 bits, of which 0 … 255 always count as 0 … 1. "
                 "Leave --value-range out."
             )
         if channels == "auto" and number in _PICTURES:

@@ -11,6 +11,7 @@ from amcl.data.split_folders import Role
 from amcl.files import expand_home
 
 _PATTERN = re.compile(r"[{*?\[]")
+_ADDRESS = re.compile(r"pipe:|[a-z][a-z0-9+.-]+://", re.ASCII)  # as WebDataset takes them
 
 
 def has_test_split(source: str) -> bool:
@@ -67,6 +68,7 @@ def absolute_source(source: str) -> str:
     """
     path = Path(source)
     is_path = source not in ("", "builtin", *DATASETS) and not source.startswith("~")
+    is_path = is_path and not _ADDRESS.match(source)
     if not is_path or path.is_absolute() or not (path.is_dir() or packed_source(source)):
         return source
     return str(path.resolve() if ".." in path.parts else path.absolute())
@@ -135,6 +137,11 @@ def _has_split(source: str, role: Role) -> bool:
 
 def _stored(source: str) -> Source | None:
     """Return the images that a user has stored under a path."""
+    if _ADDRESS.match(source):
+        raise ValueError(
+            f"{source!r} is not a path, and images are read from files alone: copy them to a disk, "
+            "or mount where they are, and give that path."
+        )
     return packed_source(source) or Folder.find(source) if source else None
 
 

@@ -49,7 +49,8 @@ class Plan:
         if run.batch_size % unit:
             raise UnfitError(
                 f"a batch of {run.batch_size} does not divide among {fabric.world_size} processes "
-                f"and {run.accumulate} parts: choose a multiple of {unit} for --batch-size."
+                f"and {counted(run.accumulate, 'part')}: choose a multiple of {unit} for "
+                "--batch-size."
             )
         return Plan(
             images,

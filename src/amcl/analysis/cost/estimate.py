@@ -12,6 +12,7 @@ from amcl.analysis.cost.count import cost_of
 from amcl.analysis.cost.gpus import PER_MACHINE, Gpu
 from amcl.backbones import Backbone
 from amcl.config import Config
+from amcl.data.images import counted
 from amcl.errors import RunError
 from amcl.methods import Method, make_method
 from amcl.results import Table
@@ -238,8 +239,9 @@ def images_of(config: Config, devices: int) -> int:
     parts = whole_number("devices", devices) * config.run.accumulate
     if config.run.batch_size % parts:
         raise ValueError(
-            f"a batch of {config.run.batch_size} does not divide among {devices} GPUs and "
-            f"{config.run.accumulate} parts: choose a multiple of {parts} for --batch-size."
+            f"a batch of {config.run.batch_size} does not divide among "
+            f"{counted(devices, 'GPU')} and {counted(config.run.accumulate, 'part')}: choose a "
+            f"multiple of {parts} for --batch-size."
         )
     return config.run.batch_size // parts
 

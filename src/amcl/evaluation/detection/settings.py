@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from amcl.data.images import counted
 from amcl.evaluation.detection.detector_settings import DetectorSettings
 from amcl.settings import (
     choose,
@@ -173,8 +174,9 @@ class DetectionSettings:
         if batch > images or batch % unit:
             raise ValueError(
                 f"a batch of {batch} images does not fit into the {images} there are, or does not "
-                f"divide among {processes} processes and {settings.accumulate} parts: choose a "
-                f"multiple of {unit} of at most {images} for --batch-size."
+                f"divide among {counted(processes, 'process', 'processes')} and "
+                f"{counted(settings.accumulate, 'part')}: choose a multiple of {unit} of at most "
+                f"{images} for --batch-size."
             )
         epochs = settings.epochs or max(12, math.ceil(2000 / (images // batch)))
         warmup = settings.warmup_epochs
