@@ -199,9 +199,9 @@ def test_options_that_cannot_be_met_say_so(tmp_path):
         load(source, value_range=(5, 5))
     with pytest.raises(ValueError, match=r"8 bits.*Leave --value-range out"):
         load(pictures(tmp_path / "pictures", (3, 8)), value_range=(0, 100))
-    with pytest.raises(ValueError, match=r"channels=1: this set is stored with 3 channels"):
+    with pytest.raises(ValueError, match=r"^--channels 1: this set is stored with 3 channels"):
         load("builtin", channels=1)
-    with pytest.raises(ValueError, match=r"value_range: this set is stored with 8 bits"):
+    with pytest.raises(ValueError, match=r"^--value-range: this set is stored with 8 bits"):
         load("builtin", value_range=(0, 1))
 
 

@@ -105,11 +105,11 @@ class LoadOptions:
         stored = counted(images.channels, "channel")
         if self.channels not in ("auto", images.channels):
             raise ValueError(
-                f"channels={self.channels}: this set is stored with {stored}. Leave --channels out."
+                f"--channels {self.channels}: this set is stored with {stored}. Leave it out."
             )
         if self.value_range is not None:
             raise ValueError(
-                "value_range: this set is stored with 8 bits, of which 0 … 255 always count as "
+                "--value-range: this set is stored with 8 bits, of which 0 … 255 always count as "
                 "0 … 1. Leave --value-range out."
             )
         if self.pixels is not None and self.pixels.channels != images.channels:
