@@ -79,7 +79,7 @@ def run(folder: Path, name: str, namespaces: list[str], resume=False, pull=False
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=150)
+        process.join(timeout=300)
         process.kill()
         process.join()
     print(name, *(process.exitcode for process in processes), flush=True)
