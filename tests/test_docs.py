@@ -25,6 +25,7 @@ from amcl.cli import (
     compare,
     cost,
     curate,
+    detect,
     embed,
     evaluate,
     export,
@@ -90,7 +91,9 @@ def evaluations():
     """Every other command with options that the documents tell a reader to type."""
     for document in DOCUMENTS:
         for line in document.read_text().splitlines():
-            if found := re.match(r"\s*amcl (evaluate|embed|export|compare|curate)( .*)$", line):
+            if found := re.match(
+                r"\s*amcl (evaluate|embed|export|compare|curate|detect)( .*)$", line
+            ):
                 args = re.split(r"\s{3,}| #", found[2])[0]
                 yield pytest.param(found[1], args, id=f"{found[1]}{args}"[:50])
 
@@ -107,6 +110,7 @@ def test_commands_of_evaluation_are_understood(command, args):
             "export": export.Export,
             "compare": compare.Compare,
             "curate": curate.Curate,
+            "detect": detect.Options,
         }
         tyro.cli(commands[command], args=words)
 

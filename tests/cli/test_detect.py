@@ -83,3 +83,63 @@ def test_mistakes_are_one_line(data, tmp_path, monkeypatch, capsys, words, messa
     assert message in " ".join(error.split())
     assert "Traceback" not in error
     assert not list(tmp_path.iterdir())
+
+
+def without_name(table):
+    del table["categories"][1]["name"]
+
+
+def with_absent_images(table):
+    for number, image in enumerate(table["images"]):
+        image["file_name"] = f"absent-{number}.jpg"
+
+
+def with_large_mask(table):
+    image = table["images"][0]
+    height, width = 2 * image["height"], 2 * image["width"]
+    table["annotations"][0]["image_id"] = image["id"]
+    table["annotations"][0]["segmentation"] = {"size": [height, width], "counts": [height * width]}
+
+
+def without_objects(table):
+    table["annotations"].clear()
+
+
+def with_crowds_and_lines_alone(table):
+    for number, annotation in enumerate(table["annotations"]):
+        if number % 2:
+            annotation["iscrowd"] = 1
+        else:
+            annotation["bbox"][2] = 0
+
+
+@pytest.mark.parametrize("option", ["train", "test"])
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (None, "annotations bad.json: there is no such file"),
+        (without_name, "bad.json is damaged: category 2 has no name"),
+        (with_absent_images, "are not in"),
+        (with_large_mask, "both must be of one size"),
+        (without_objects, "has an object: crowds and boxes without area do not count"),
+        (with_crowds_and_lines_alone, "has an object: crowds and boxes without area"),
+        (dict.clear, "bad.json is not in COCO's format: it has no images"),
+    ],
+)
+def test_bad_annotations_are_one_line(data, tmp_path, monkeypatch, capsys, option, damage, message):
+    monkeypatch.chdir(tmp_path)
+    split = {"train": "train2017", "test": "val2017"}[option]
+    if damage is not None:
+        table = json.loads((data / f"annotations/instances_{split}.json").read_text())
+        damage(table)
+        (tmp_path / "bad.json").write_text(json.dumps(table))
+    files = [f"--{option}-annotations", "bad.json", f"--{option}-images", str(data / split)]
+    assert main(["detect", *NETWORK, "--data", str(data), *QUICK, *files]) == 2
+    error = capsys.readouterr().err
+    [line] = [line for line in error.splitlines() if line.startswith("amcl detect: ")]
+    assert message in line
+    if damage is with_absent_images:
+        assert "absent-0.jpg" in line
+        assert f"--{option}-images" in line
+    assert "Traceback" not in error
+    assert not (tmp_path / "detections").exists()

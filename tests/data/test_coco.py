@@ -476,7 +476,9 @@ def test_absent_images_are_counted_and_listed_up_to_ten(tmp_path):
     assert "--train-images" in message
     (tmp_path / "val2017/015.png").unlink()
     write_images(tmp_path / "train2017", content)
-    with pytest.raises(FileNotFoundError, match=r"1 image of 3 .*'015.png'\. .*--test-images"):
+    with pytest.raises(
+        FileNotFoundError, match=r"1 image of 3 .* is not in .*'015.png'\. .*--test-images"
+    ):
         load_coco(tmp_path)
 
 

@@ -44,6 +44,14 @@ def test_numbers_as_people_read_them(tmp_path):
     assert found.notes == ()
 
 
+def test_a_folder_without_a_run_has_the_name_of_its_folder(tmp_path):
+    put(tmp_path / "scratch", 0.5)  # as `amcl detect` leaves it for a timm model
+    run = made(tmp_path / "first", 0.6)
+    found = compare([tmp_path / "scratch", run])
+    assert found.names[0] == "scratch"
+    assert all(found.names)
+
+
 def test_one_seed_is_a_number_and_no_evidence(tmp_path):
     found = compare(two_groups(tmp_path, {0: 0.909}, {0: 0.912}))
     text = shown(found)

@@ -138,7 +138,8 @@ def find_images(path: Path, names: Sequence[str], folders: Sequence[Path], optio
         if len(absent) > _ABSENT_SHOWN:
             shown += f" and {len(absent) - _ABSENT_SHOWN:,} more"
         raise FileNotFoundError(
-            f"{counted(len(absent), 'image')} of {len(names):,} in {path} are not in {folder}: "
+            f"{counted(len(absent), 'image')} of {len(names):,} in {path} "
+            f"{'is' if len(absent) == 1 else 'are'} not in {folder}: "
             f"{shown}. Name the folder that has them with {option}."
         )
     return folder

@@ -250,7 +250,8 @@ def _names(groups: Sequence[Group]) -> tuple[str, ...]:
     names = names_of([group.records[0].settings for group in groups])
     if len(set(names)) < len(names):
         names = [f"{name} ({folder})" for name, folder in zip(names, folders, strict=True)]
-    return tuple(names)
+    # A folder of results without a run has no settings, and so no name by them.
+    return tuple(name.strip() or folder for name, folder in zip(names, folders, strict=True))
 
 
 def _choose(

@@ -5,7 +5,9 @@ from typing import Any
 
 import torch
 
-from amcl.data.coco import CocoSet, load_coco
+from amcl.data.coco import CocoSet, Objects, load_coco
+from amcl.data.coco_layout import Role
+from amcl.data.images import counted
 from amcl.evaluation.detection.settings import DetectionSettings
 from amcl.files import digest
 
@@ -27,10 +29,17 @@ class DetectionData:
 
     @staticmethod
     def of(settings: DetectionSettings) -> "DetectionData":
-        """Read the annotations that settings name."""
+        """Read the annotations that settings name.
+
+        Raises:
+            FileNotFoundError: A file or folder is missing, or images that annotations name are.
+            ValueError: A file is not in COCO's format, or there is no object to learn or to find.
+        """
         settings.check()
         files = settings.image_files()
         train, test = load_coco(**files, categories=settings.categories, subset=settings.subset)
+        _require_objects(train, "train", settings.subset)
+        _require_objects(test, "test", None)
         return DetectionData(train=train, test=test)
 
     def longest(self) -> int:
@@ -47,3 +56,22 @@ class DetectionData:
             "classes": len(self.train.classes),
             "sha256": digest(contents),
         }
+
+
+def _require_objects(data: CocoSet, role: Role, subset: int | None) -> None:
+    """Raise an error, before anything is trained, if the images have no object that counts."""
+    boxes = data.without_masks()  # masks take long to decode
+    if any(_counts(boxes.objects(index)) for index in range(len(boxes))):
+        return
+    images = counted(len(data), "training image" if role == "train" else "test image")
+    more = "" if subset is None else f", or a larger --subset than {subset}"
+    raise ValueError(
+        f"none of the {images} of {data.name} has an object: crowds and boxes without area do not "
+        f"count. Give annotations with objects by --data or --{role}-annotations{more}."
+    )
+
+
+def _counts(objects: Objects) -> bool:
+    """Return whether there is an object that is no crowd and whose box has an area."""
+    sides = objects.boxes[:, 2:] - objects.boxes[:, :2]
+    return bool(((sides > 0).all(1) & ~objects.crowd).any())
