@@ -256,6 +256,22 @@ def test_measurements_are_taken_over(curation, trained, planted, tmp_path, monke
     ]
 
 
+def test_measurements_of_others_are_not_taken_over(curation, trained, planted, tmp_path):
+    before = files_of(curation.folder)
+    out = tmp_path / "out"
+    for changed, message in (
+        ({"seed": 1}, "--seed was 0 and is now 1"),
+        ({"pairs": 3}, "--pairs was 2 and is now 3"),
+    ):
+        settings = replace(QUICK, **changed)
+        with pytest.raises(RunError, match=f"cannot serve: {message}. Leave out --reuse"):
+            curate(trained, str(planted), out, settings, reuse=curation.folder, **CPU)
+    with pytest.raises(RunError, match="cannot serve: MODEL has changed"):
+        curate("test_vit", str(planted), out, QUICK, reuse=curation.folder, **CPU)
+    assert not out.exists()
+    assert files_of(curation.folder) == before
+
+
 def test_a_backbone_alone_has_no_uncertainties(planted, tmp_path, caplog):
     caplog.set_level("INFO", "amcl")
     curation = curate(

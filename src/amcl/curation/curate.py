@@ -16,7 +16,7 @@ from amcl.curation.info import by_reason, make_info
 from amcl.curation.leaks import find_leaks, leaks_csv
 from amcl.curation.links import check_link_folder, is_within, link_images
 from amcl.curation.lists import write_lists
-from amcl.curation.request import FILE, Request, begin
+from amcl.curation.request import FILE, Request, begin, check_reusable
 from amcl.curation.result import Curation, read_curation, write_curation
 from amcl.curation.selection import NO_UNCERTAINTIES, Rule, select
 from amcl.curation.settings import CurationSettings, Export, LinkKind
@@ -121,8 +121,10 @@ def curate(
     )
     if link is not None and not (out / FILE).is_file():
         check_link_folder(link)
+    is_complete = (out / "curation.json").is_file()
+    measured = out if is_complete else _measured_folder(out, reuse, request)
     begin(out, request)
-    if (out / "curation.json").is_file():
+    if is_complete:
         logger.info("%s is complete: nothing was left to do.", out)
         return read_curation(out)
     work = Work(
@@ -132,7 +134,7 @@ def curate(
         request=request,
         source=absolute_source(data),
         out=out,
-        measured=_measured_folder(out, reuse),
+        measured=measured,
         workers=workers,
         accelerator=accelerator,
     )
@@ -186,13 +188,14 @@ def _write_for_others(
         link_images(Path(request.link), targets, request.link_kind, texts)
 
 
-def _measured_folder(out: Path, reuse: str | Path | None) -> Path:
+def _measured_folder(out: Path, reuse: str | Path | None, request: Request) -> Path:
     """Return the folder in which measurements are."""
     if reuse is None:
         return out
     folder = expand_home(reuse)
-    if not (folder / "curation.json").is_file():
+    if not ((folder / "curation.json").is_file() and (folder / FILE).is_file()):
         raise RunError(f"--reuse {folder} is no complete curation: finish it first.")
+    check_reusable(folder, request)
     measured = folder / read_curation(folder).info["measured"]
     if not (measured / "measured").is_dir():
         raise RunError(f"--reuse {folder}: what was measured is not in {measured} anymore.")
