@@ -1,6 +1,6 @@
 """Constraints at the lower ends of the ranges in pyproject.toml: `make test-lowest` uses them.
 
-    python release/lowest.py > build/lowest.txt
+python release/lowest.py > build/lowest.txt
 """
 
 import re

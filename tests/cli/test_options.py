@@ -10,8 +10,11 @@ import torch
 from amcl import recipes
 from amcl.cli import analyze, cost, evaluate, main, search, sweep
 from amcl.cli.cautions import cautions
+from amcl.cli.curate import HELP as CURATE_HELP
+from amcl.cli.curate import Curate
 from amcl.cli.declared import options_of
 from amcl.cli.known_options import mistyped
+from amcl.cli.options import read_options
 from amcl.cli.pretrain import Options, parse
 from amcl.config import Config
 from amcl.config.options import settings_of
@@ -97,6 +100,20 @@ def test_pretrain_refuses(args, message):
     with pytest.raises(ValueError, match=re.escape(message)) as error:
         parse(["--data", "builtin", *args.split()])
     assert "settings." not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ("--select 3 --by typcal", "--by has no choice 'typcal': did you mean typical?"),
+        ("--export coco fiftyon", "--export has no choice 'fiftyon': did you mean fiftyone?"),
+        ("--link x --link-kind hrd", "--link-kind has no choice 'hrd': did you mean hard?"),
+    ],
+)
+def test_choices_that_may_be_absent_or_several_are_named(args, message):
+    given = ["MODEL", "--data", "builtin", "--out", "x", *args.split()]
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_options(Curate, given, command="amcl curate", help=CURATE_HELP)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from amcl.analysis.pairs import positives
 from amcl.checkpoints.method import load_method
 from amcl.curation import COLUMNS, CurationSettings, curate, read_curation
 from amcl.curation import measure as measure_module
+from amcl.curation.summary import summary
 from amcl.errors import RunError
 from amcl.metrics import features as features_module
 from planted_copies import QUICK, plant, smooth_picture
@@ -255,6 +256,22 @@ def test_measurements_are_taken_over(curation, trained, planted, tmp_path, monke
     ]
 
 
+def test_measurements_of_others_are_not_taken_over(curation, trained, planted, tmp_path):
+    before = files_of(curation.folder)
+    out = tmp_path / "out"
+    for changed, message in (
+        ({"seed": 1}, "--seed was 0 and is now 1"),
+        ({"pairs": 3}, "--pairs was 2 and is now 3"),
+    ):
+        settings = replace(QUICK, **changed)
+        with pytest.raises(RunError, match=f"cannot serve: {message}. Leave out --reuse"):
+            curate(trained, str(planted), out, settings, reuse=curation.folder, **CPU)
+    with pytest.raises(RunError, match="cannot serve: MODEL has changed"):
+        curate("test_vit", str(planted), out, QUICK, reuse=curation.folder, **CPU)
+    assert not out.exists()
+    assert files_of(curation.folder) == before
+
+
 def test_a_backbone_alone_has_no_uncertainties(planted, tmp_path, caplog):
     caplog.set_level("INFO", "amcl")
     curation = curate(
@@ -266,6 +283,45 @@ def test_a_backbone_alone_has_no_uncertainties(planted, tmp_path, caplog):
         curation["uncertainty"]
     assert curation.info["counts"]["exact"] == 2
     assert Path(curation.info["features"]).parent == tmp_path / "out/features"
+
+
+def test_the_rule_uncertain_needs_a_run_before_anything_is_measured(planted, tmp_path):
+    settings = CurationSettings(select=3, by="uncertain")
+    with pytest.raises(ValueError, match=r"--by uncertain needs uncertainties.*a backbone alone"):
+        curate("test_vit", str(planted), tmp_path / "out", settings, **CPU)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_kind_of_links_without_links_is_an_error(planted, tmp_path):
+    with pytest.raises(ValueError, match="--link-kind hard is the kind of the links of --link"):
+        curate("test_vit", str(planted), tmp_path / "out", link_kind="hard", **CPU)
+    assert not (tmp_path / "out").exists()
+
+
+def test_links_among_the_images_are_refused(planted, tmp_path):
+    """They would be images of the next command, which could not resume."""
+    for link in (planted / "a/links", planted):
+        with pytest.raises(ValueError, match="where the links would be images"):
+            curate("test_vit", str(planted), tmp_path / "out", link=link, **CPU)
+    assert not (planted / "a/links").exists()
+
+
+def test_the_summary_names_what_is_least_typical_and_where_links_and_exports_are(planted, tmp_path):
+    links = tmp_path / "links"
+    curation = curate(
+        "test_vit", str(planted), tmp_path / "out", QUICK, link=links, export=["coco"], **CPU
+    )
+    text = summary(curation)
+    assert f"links to the images that are kept: {links}" in text
+    assert f"for coco: {tmp_path / 'out/exports'}" in text
+    assert "--link NEW_FOLDER" not in text
+    assert len(list(links.rglob("*.*"))) == len(curation.rows("keep"))
+    outliers = curation.info["counts"]["outliers"]
+    first = curation["path"][curation["outlier_rank"].index(1)]
+    table = {**curation.table, "outlier": [False] * len(curation)}
+    none = {**curation.info, "counts": {**curation.info["counts"], "outliers": 0}}
+    assert f"least typical: {first}," in summary(replace(curation, table=table, info=none))
+    assert ("least typical" in text) == (outliers == 0)
 
 
 def test_one_picture_and_its_copies(tmp_path):

@@ -189,6 +189,29 @@ def test_rows_come_in_the_order_of_the_galleries(curation):
     assert len(thresholds(curation)) == 5
 
 
+def test_without_outliers_the_least_typical_images_are_shown(curation):
+    info = {**curation.info, "counts": {**curation.info["counts"], "outliers": 0}}
+    table = {**curation.table, "outlier": [False] * len(curation)}
+    (odd,) = [g for g in galleries(replace(curation, table=table, info=info)) if g.anchor == "odd"]
+    assert "No image lies far from all others. These are the least typical" in odd.note
+    assert odd.total is None
+    assert len(odd.items) == min(galleries_module.MOST_FARTHEST, len(curation.rows("keep")))
+    ranks = [curation["outlier_rank"][item.rows[0]] for item in odd.items]
+    kept = [curation["outlier_rank"][row] for row in curation.rows("keep")]
+    assert ranks == sorted(kept)[: len(ranks)]
+
+
+def test_exact_leaks_come_first_and_then_the_most_similar(curation, tmp_path):
+    lines = ["a/00.png,x,0.91,near", "a/04.png,y,0.97,near", "a/06.png,z,1.000000,exact"]
+    (tmp_path / "leaks.csv").write_text("\n".join(["path,other,cosine,kind", *lines, ""]))
+    found = replace(curation, folder=tmp_path)
+    leaks = galleries_module._leaks(found)
+    assert [item.other for item in leaks.items] == ["z", "y", "x"]
+    (tmp_path / "leaks.csv").write_text("path,other,cosine,kind\na/00.png,x,high,near\n")
+    with pytest.raises(ValueError, match="'high' is no cosine"):
+        galleries_module._leaks(found)
+
+
 def test_large_groups_are_cut(curation, monkeypatch):
     monkeypatch.setattr(galleries_module, "MOST_MEMBERS", 1)
     exact = galleries(curation)[0]
@@ -265,6 +288,7 @@ found.sideways = root.scrollWidth - root.clientWidth;
 const bold = all("main b").map((one) => one.textContent);
 found.hostile = [all("img[src=x]").length, bold.filter((text) => text === "leak.png").length];
 
+found.breaks = all(".gallery-of[data-gallery=exact] .name wbr").length;
 found.effect = [at("#effect").textContent, at("#apply").hidden];
 all("#choices input")[4].click();
 found.effect.push(at("#effect").textContent, at("#apply").hidden, at("#command").textContent);
@@ -352,6 +376,7 @@ def test_a_page_in_use(curation, page, width, dark):
     assert found["sideways"] == 0
     assert found["hostile"] == [0, 0]
     assert EVIL in seen.text
+    assert found["breaks"] >= 4  # behind the folder of each of two pairs
     infos = curation.info["thresholds"]
     before, applied, after, hidden, command = found["effect"]
     assert applied

@@ -61,8 +61,8 @@ class Curate(CurationSettings):
     """Another set, such as a test set: leaks.csv lists the images that stand in both."""
     link: Path | None = None
     """A new folder for links to the images that are kept, or to those that are selected."""
-    link_kind: LinkKind = "symbolic"
-    """symbolic links, hard links, or copies of the files."""
+    link_kind: LinkKind | None = None
+    """symbolic links, hard links, or copies of the files; none: symbolic."""
     export: tuple[Export, ...] = ()
     """Other tools that the table is written for: fiftyone, coco, huggingface, lightly."""
     reuse: Path | None = None

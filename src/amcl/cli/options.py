@@ -221,9 +221,11 @@ def _refusal(name: str, hint: Any, value: str) -> str:
     if get_origin(hint) is Literal:
         return no_such_choice(name, value, [str(choice) for choice in get_args(hint)])
     kinds = list(_kinds(hint))
+    words = [str(w) for kind in kinds if get_origin(kind) is Literal for w in get_args(kind)]
+    if not {int, float} & set(kinds):
+        return no_such_choice(name, value, words)
     number = "a number" if float in kinds else "a whole number"
-    words = [repr(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
-    return f"{name} takes {' or '.join([number, *words])}, got {value!r}."
+    return f"{name} takes {' or '.join([number, *map(repr, words)])}, got {value!r}."
 
 
 def _kinds(hint: Any) -> Iterator[Any]:

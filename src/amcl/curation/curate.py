@@ -14,13 +14,13 @@ from amcl.curation.columns import find_similar, make_columns, pixel_keys
 from amcl.curation.exports import METADATA, metadata_csv, write_exports
 from amcl.curation.info import by_reason, make_info
 from amcl.curation.leaks import find_leaks, leaks_csv
-from amcl.curation.links import check_link_folder, link_images
+from amcl.curation.links import check_link_folder, is_within, link_images
 from amcl.curation.lists import write_lists
-from amcl.curation.request import FILE, Request, begin
+from amcl.curation.request import FILE, Request, begin, check_reusable
 from amcl.curation.result import Curation, read_curation, write_curation
-from amcl.curation.selection import Rule, select
+from amcl.curation.selection import NO_UNCERTAINTIES, Rule, select
 from amcl.curation.settings import CurationSettings, Export, LinkKind
-from amcl.curation.uncertainty import model_fingerprint, trained_method
+from amcl.curation.uncertainty import Absent, model_fingerprint, trained_method
 from amcl.curation.work import MeasuredSet, Work
 from amcl.data import absolute_source, load_all_images, same_source
 from amcl.data.load import AllImages
@@ -41,7 +41,7 @@ def curate(
     *,
     against: str | None = None,
     link: str | Path | None = None,
-    link_kind: LinkKind = "symbolic",
+    link_kind: LinkKind | None = None,
     export: Sequence[Export] = (),
     reuse: str | Path | None = None,
     data_root: Path | None = None,
@@ -62,7 +62,7 @@ def curate(
         settings: Numbers, thresholds, the selection and the seed.
         against: Another set, in which copies of the images are looked for.
         link: A new folder for links to the images that are kept, or to those that are selected.
-        link_kind: Kind of the links.
+        link_kind: Kind of the links; None for symbolic ones.
         export: Tools that the table is written for.
         reuse: Folder of an earlier curation of the same images by the same model: what was measured
             there is taken over.
@@ -83,10 +83,22 @@ def curate(
     settings = CurationSettings() if settings is None else settings
     out = expand_home(out)
     link = None if link is None else expand_home(link)
+    if link is None and link_kind is not None:
+        raise ValueError(
+            f"--link-kind {link_kind} is the kind of the links of --link: give --link NEW_FOLDER "
+            "too."
+        )
+    if link is not None and is_within(link, absolute_source(data)):
+        raise ValueError(
+            f"--link {link} lies in {data}, where the links would be images of --data themselves: "
+            "name a folder outside of it."
+        )
     model = model if isinstance(model, LoadedModel) else open_model(model)
     if against is not None and same_source(data, against):
         raise ValueError(f"--against {against} is the folder of --data itself: name another set.")
     method = trained_method(model)
+    if settings.by == "uncertain" and isinstance(method, Absent):
+        raise ValueError(f"{NO_UNCERTAINTIES} ({method.reason}).")
     size = model.backbone.image_size
     stored = model.image_options()
     images = load_all_images(data, root=data_root, image_size=size, canvas=canvas, **stored)
@@ -104,13 +116,15 @@ def curate(
         against=None if against is None else absolute_source(against),
         others=None if other is None else other.images.fingerprint(),
         link=None if link is None else str(link.absolute()),
-        link_kind=link_kind,
+        link_kind=link_kind or "symbolic",
         export=tuple(export),
     )
     if link is not None and not (out / FILE).is_file():
         check_link_folder(link)
+    is_complete = (out / "curation.json").is_file()
+    measured = out if is_complete else _measured_folder(out, reuse, request)
     begin(out, request)
-    if (out / "curation.json").is_file():
+    if is_complete:
         logger.info("%s is complete: nothing was left to do.", out)
         return read_curation(out)
     work = Work(
@@ -120,7 +134,7 @@ def curate(
         request=request,
         source=absolute_source(data),
         out=out,
-        measured=_measured_folder(out, reuse),
+        measured=measured,
         workers=workers,
         accelerator=accelerator,
     )
@@ -174,13 +188,14 @@ def _write_for_others(
         link_images(Path(request.link), targets, request.link_kind, texts)
 
 
-def _measured_folder(out: Path, reuse: str | Path | None) -> Path:
+def _measured_folder(out: Path, reuse: str | Path | None, request: Request) -> Path:
     """Return the folder in which measurements are."""
     if reuse is None:
         return out
     folder = expand_home(reuse)
-    if not (folder / "curation.json").is_file():
+    if not ((folder / "curation.json").is_file() and (folder / FILE).is_file()):
         raise RunError(f"--reuse {folder} is no complete curation: finish it first.")
+    check_reusable(folder, request)
     measured = folder / read_curation(folder).info["measured"]
     if not (measured / "measured").is_dir():
         raise RunError(f"--reuse {folder}: what was measured is not in {measured} anymore.")

@@ -28,6 +28,23 @@ def check_link_folder(folder: Path) -> None:
         raise FileExistsError(f"{folder} is not empty: name a new folder for --link.")
 
 
+def is_within(folder: Path, source: str) -> bool:
+    """Return whether a folder is a folder of images or lies in it.
+
+    Args:
+        folder: The folder.
+        source: Absolute path of the images; a named set is no folder.
+
+    Example:
+        >>> is_within(Path("/links"), "/pictures"), is_within(Path("/pictures/x"), "/pictures")
+        (False, True)
+        >>> is_within(Path("cifar10/links"), "cifar10")
+        False
+    """
+    path = Path(source)
+    return path.is_absolute() and folder.resolve().is_relative_to(path.resolve())
+
+
 def link_images(
     folder: Path, images: Mapping[str, str], kind: LinkKind, texts: Mapping[str, str]
 ) -> None:

@@ -17,6 +17,7 @@ _WORDS = {
     "transform": "the input of the model (--crop)",
     "others": "the images of --against",
 }
+_MEASURED = ("model", "images", "transform", "pairs", "seed")  # what measurements depend on
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +78,30 @@ def begin(folder: Path, request: Request) -> None:
         )
     for inner, _, _ in os.walk(folder):
         remove_unfinished(Path(inner))
+
+
+def check_reusable(folder: Path, request: Request) -> None:
+    """Raise an error unless what was measured for an earlier curation serves this one, too.
+
+    Args:
+        folder: Folder of the earlier curation.
+        request: What the new one is for.
+
+    Raises:
+        RunError: It was measured otherwise; the message says how.
+    """
+    before = read_json(folder / FILE)
+    require(before, dict[str, Any], folder / FILE)
+    wanted = _plain(request.values())
+    names = [name for name in _MEASURED if before.get(name) != wanted[name]]
+    if before.get("others") and request.others and before["others"] != request.others:
+        names.append("others")
+    if names:
+        changes = "; ".join(_change(name, before.get(name), wanted[name]) for name in names)
+        raise RunError(
+            f"--reuse {folder} cannot serve: {changes}. Leave out --reuse to measure anew, or give "
+            "what it was made with."
+        )
 
 
 def _change(name: str, before: Any, now: Any) -> str:

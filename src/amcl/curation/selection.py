@@ -12,6 +12,10 @@ from amcl.settings import choose, whole_number
 
 Rule = Literal["diverse", "typical", "uncertain", "balanced"]
 RULES: tuple[Rule, ...] = get_args(Rule)
+NO_UNCERTAINTIES = (
+    "--by uncertain needs uncertainties, and the model has none: use a run whose temperatures "
+    "adapt, or --by diverse, typical or balanced"
+)
 
 
 def select(
@@ -60,10 +64,7 @@ def select(
     if rule == "balanced":
         return _balanced(x, count, random)
     if uncertainty is None:
-        raise ValueError(
-            "by='uncertain' needs uncertainties, and the model has none: use a run whose "
-            "temperatures adapt, or --by diverse, typical or balanced."
-        )
+        raise ValueError(f"{NO_UNCERTAINTIES}.")
     return uncertainty.argsort(descending=True, stable=True)[:count]
 
 

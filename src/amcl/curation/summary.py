@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from amcl.curation.exports import FOLDER
 from amcl.curation.lists import list_file
 from amcl.curation.result import Curation
 from amcl.data.images import counted
@@ -27,6 +28,9 @@ def summary(curation: Curation) -> str:
         f"  {counted(counts['outliers'], 'outlier')} far from all other images"
         + _examples(curation, "outlier_rank", lowest=True, flagged="outlier"),
     ]
+    if not counts["outliers"] and len(curation) > 1:
+        least = _examples(curation, "outlier_rank", lowest=True, flagged="keep")
+        lines.append(f"  least typical{least}")
     if counts["unreadable"]:
         lines.append(f"  {counted(counts['unreadable'], 'image')} cannot be read")
     for column, name in (("uncertainty", "uncertain"), ("ambiguity", "ambiguous")):
@@ -65,9 +69,17 @@ def _next_steps(curation: Curation) -> list[str]:
     ]
     if curation.info["counts"]["selected"]:
         lines.append(f"selected: {name('selected')}")
+    settings = curation.info["settings"]
+    if settings["export"]:
+        lines.append(f"for {', '.join(settings['export'])}: {folder / FOLDER}")
+    then = "use keep.txt"
+    if settings["link"] is not None:
+        which = "selected" if curation.info["counts"]["selected"] else "kept"
+        lines.append(f"links to the images that are {which}: {settings['link']}")
+    else:
+        then += f", or run again with --link NEW_FOLDER --out OTHER --reuse {_quoted(folder)}"
     lines.append(
-        "Nothing was moved or deleted. Look at review.txt and at groups in the table, then use "
-        f"keep.txt, or run again with --link NEW_FOLDER --out OTHER --reuse {_quoted(folder)}."
+        f"Nothing was moved or deleted. Look at review.txt and at groups in the table, then {then}."
     )
     return lines
 

@@ -5,6 +5,7 @@ import io
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from amcl.curation import Curation
 from amcl.curation.lists import OUTLIER
@@ -16,7 +17,12 @@ MOST_GROUPS = 150
 MOST_MEMBERS = 6  # of a group
 MOST_ITEMS = 200  # of other galleries
 MOST_HIGHEST = 48  # images with the highest values of a column
+MOST_FARTHEST = 24  # least typical images, where none is an outlier
 MOST_PAIRS = 12  # on each side of a threshold
+_ODD = (
+    "Damaged images are often among them, and so are rare ones that are worth keeping; foreign "
+    "images that resemble each other are not."
+)
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,8 @@ def galleries(curation: Curation) -> list[Gallery]:
                 "Uncertain",
                 "τ⁺",
                 "τ⁺, the temperature that the method gives to two views of the image: a variance "
-                "that it has learned without labels.",
+                "that it has learned without labels. It is high where crops of the image differ, "
+                "and no sign that something is wrong with it.",
             )
         )
     return made
@@ -198,6 +205,9 @@ def _least_cosine(curation: Curation, kept: int, rows: Sequence[int]) -> float:
 
 
 def _odd(curation: Curation) -> Gallery:
+    """Return the gallery of outliers; without any, that of the least typical images."""
+    if not curation.info["counts"]["outliers"] and len(curation) > 1:
+        return _least_typical(curation)
     rows = sorted(curation.rows("outlier"), key=lambda row: curation["outlier_rank"][row])
     items = [
         Item([row], [f"typicality {curation['typicality'][row]:.3f}"]) for row in rows[:MOST_ITEMS]
@@ -205,11 +215,23 @@ def _odd(curation: Curation) -> Gallery:
     return Gallery(
         anchor="odd",
         title="Odd images",
-        note=f"They lie {OUTLIER}, the farthest first. Wrong, broken and foreign images are often "
-        "among them, and so are rare ones that are worth keeping.",
+        note=f"They lie {OUTLIER}, the farthest first. {_ODD}",
         items=items,
         total=len(rows),
         empty="No image lies far from all others.",
+    )
+
+
+def _least_typical(curation: Curation) -> Gallery:
+    rows = sorted(curation.rows("keep"), key=lambda row: curation["outlier_rank"][row])
+    typical = curation["typicality"]
+    return Gallery(
+        anchor="odd",
+        title="Odd images",
+        note="No image lies far from all others. These are the least typical, by outlier_rank. "
+        + _ODD,
+        items=[Item([row], [f"typicality {typical[row]:.3f}"]) for row in rows[:MOST_FARTHEST]],
+        empty="",
     )
 
 
@@ -219,6 +241,8 @@ def _leaks(curation: Curation) -> Gallery:
     rows = {path: row for row, path in reversed(list(enumerate(curation["path"])))}
     with open_own(file, "r") as text:
         table = list(csv.DictReader(io.StringIO(text.read())))
+    # Exact copies are certain, and of near ones the most similar are the surest.
+    table.sort(key=lambda line: (line.get("kind") != "exact", -_number(line.get("cosine"), file)))
     items = []
     for line in table[:MOST_ITEMS]:
         path, other, kind = (line.get(name) for name in ("path", "other", "kind"))
@@ -229,11 +253,19 @@ def _leaks(curation: Curation) -> Gallery:
         anchor="leaks",
         title="In both sets",
         note=f"On the left an image, on the right its copy in {against}: results on one set say "
-        "too much of a model that was trained on the other.",
+        "too much of a model that was trained on the other. Exact copies come first, then the most "
+        "similar.",
         items=items,
         total=len(table),
         empty=f"No image stands in {against} too.",
     )
+
+
+def _number(text: str | None, file: Path) -> float:
+    try:
+        return float(text or "")
+    except ValueError:
+        raise ValueError(f"{file} is damaged: {text!r:.60} is no cosine.") from None
 
 
 def _label_first(curation: Curation) -> Gallery:

@@ -46,7 +46,9 @@ function named(i) {
   const isPlain = data.folder !== null && i < count && !path.includes("\\");
   const href = isPlain ? [data.folder, ...path.split("/").map(encodeURIComponent)].join("/") : null;
   const rest = { target: "_blank", rel: "noopener", title: `${path}: open the file` };
-  return element("p", { class: "name", title: path }, isPlain ? element("a", { href, ...rest }, name) : name);
+  // Lines break behind folders and words of a name, if they can.
+  const parts = name.split(/(?<=[/_-])/).flatMap((part) => [part, element("wbr", {})]);
+  return element("p", { class: "name", title: path }, ...(isPlain ? [element("a", { href, ...rest }, ...parts)] : parts));
 }
 
 function tile(i, marked) {
