@@ -1,6 +1,6 @@
 """Constraints at the lower ends of the ranges in pyproject.toml: `make test-lowest` uses them.
 
-    python release/lowest.py > build/lowest.txt
+python release/lowest.py > build/lowest.txt
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-TOOLS = ("bench", "dev", "docs")
+TOOLS = ("bench", "dev", "docs", "test")
 """Extras that only work on the project needs."""
 
 
