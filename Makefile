@@ -14,8 +14,8 @@ PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --co
 LOWEST = build/lowest-venv
 LOWEST_BIN = $(LOWEST)/$(notdir $(BIN))
 LOWEST_TESTS = tests/functional tests/losses tests/temperature tests/modules tests/methods tests/metrics \
-	tests/backbones tests/checkpoints tests/config tests/recipes tests/data tests/search tests/sweep \
-	tests/report tests/results tests/cli/test_doctor.py tests/cli/test_help.py
+	tests/backbones tests/checkpoints tests/config tests/recipes tests/data tests/sweep \
+	tests/results tests/cli/test_doctor.py tests/cli/test_help.py
 
 .PHONY: help setup demo test test-all test-faults test-lowest check docs tutorials linkcheck format bench bench-peers soak lock sbom clean
 
