@@ -10,13 +10,21 @@ endif
 # Modules are compiled when they are first imported: compiling all of them takes a minute and more.
 PIP = $(BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help setup demo test test-all test-faults check docs tutorials linkcheck format bench bench-peers soak lock sbom clean
+# An environment of its own: each direct dependency at the lower end of its range in pyproject.toml.
+LOWEST = build/lowest-venv
+LOWEST_BIN = $(LOWEST)/$(notdir $(BIN))
+LOWEST_TESTS = tests/functional tests/losses tests/temperature tests/modules tests/methods tests/metrics \
+	tests/backbones tests/checkpoints tests/config tests/recipes tests/data tests/sweep \
+	tests/results tests/cli/test_doctor.py tests/cli/test_help.py
+
+.PHONY: help setup demo test test-all test-faults test-lowest check docs tutorials linkcheck format bench bench-peers soak lock sbom clean
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
 	@echo "make test    set up, then run the tests (5 minutes)"
 	@echo "make test-all  the slow tests and all attacks too (an hour)"
 	@echo "make test-faults  every kill, full disk, damaged and hostile file, and a table of them (40 minutes)"
+	@echo "make test-lowest  the core tests and a short run, with each dependency at its lowest version (20 minutes, 7 GB)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make docs    build the documentation into build/docs; warnings are errors (1 minute)"
 	@echo "make tutorials  execute the notebooks of docs/tutorials and store their output (10 minutes)"
@@ -62,6 +70,28 @@ test-faults: setup
 	@rm -f build/attacks.tsv && mkdir -p build
 	@AMCL_FAULT_TABLE=build/attacks.tsv $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal tests/faults
 	@$(BIN)/python tests/faults/table.py build/attacks.tsv
+
+$(LOWEST)/.ready: pyproject.toml release/lowest.py
+	@echo "== setting up $(LOWEST): each dependency at the lower end of its range"
+	$(PYTHON) -m venv --clear $(LOWEST)
+	$(LOWEST_BIN)/python -m pip install --disable-pip-version-check --quiet 'packaging>=24,<27'
+	$(LOWEST_BIN)/python release/lowest.py > build/lowest.txt
+	$(LOWEST_BIN)/python -m pip install --disable-pip-version-check --no-compile --constraint build/lowest.txt --editable '.[all,test]'
+	@touch $@
+
+# Old versions warn of what newer Pythons and NumPys have changed: here warnings are no errors.
+test-lowest: $(LOWEST)/.ready
+	@echo "== a short run with the lowest versions"
+	@$(LOWEST_BIN)/amcl doctor
+	@rm -rf build/lowest-run build/lowest-export build/lowest-curation
+	@$(LOWEST_BIN)/amcl pretrain --data builtin --subset 200 --epochs 1 --batch-size 64 --tensorboard --out build/lowest-run
+	@$(LOWEST_BIN)/amcl evaluate build/lowest-run --protocols knn linear
+	@$(LOWEST_BIN)/amcl report build/lowest-run
+	@$(LOWEST_BIN)/amcl export build/lowest-run --onnx --out build/lowest-export
+	@$(LOWEST_BIN)/amcl curate build/lowest-run --data builtin --out build/lowest-curation
+	@echo "== tests with the lowest versions"
+	@$(LOWEST_BIN)/python -m pytest --override-ini filterwarnings=ignore --numprocesses=auto --maxprocesses=4 \
+		--dist=worksteal -m 'not slow' $(LOWEST_TESTS)
 
 check: setup
 	@echo "== formatting, lint, types, import rule"
@@ -110,4 +140,4 @@ sbom: setup
 	@$(BIN)/python release/sbom.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
-TOOLS = ("bench", "dev", "docs")
+TOOLS = ("bench", "dev", "docs", "test")
 """Extras that only work on the project needs."""
 
 

@@ -18,7 +18,7 @@ def test_it_shows_versions_devices_data_and_extras(tmp_path, capsys):
     assert "Everything that is required is there." in shown
     state = json.loads((tmp_path / "all.json").read_text())
     assert {"tensorboard", "onnx", "wandb"} <= state["extras"].keys()
-    assert not {"dev", "bench"} & state["extras"].keys()
+    assert not {"dev", "bench", "docs", "test"} & state["extras"].keys()
     assert state["problems"] == []
     assert main(["doctor", "--json", str(tmp_path / "all.json")]) == 2  # nothing is overwritten
 

@@ -17,7 +17,8 @@ from amcl.cli.help import Help
 from amcl.cli.pretrain import Options, parse
 from amcl.config import Config
 
-WITH_OPTIONS = [name for name in COMMANDS if name not in ("recipes", "completion")]
+WITHOUT_OPTIONS = ("recipes", "completion")
+WITH_OPTIONS = [name for name in COMMANDS if name not in WITHOUT_OPTIONS]
 
 
 class Parsed(BaseException):
@@ -70,6 +71,19 @@ def test_every_command_has_three_examples_that_it_understands(name, parsed):
         _, command, *words = shlex.split(line)
         with pytest.raises(Parsed):
             assert main([command, *words]) == "understood"
+
+
+@pytest.mark.parametrize("name", WITHOUT_OPTIONS)
+def test_commands_without_options_have_three_examples_that_run(name, capsys):
+    shown = help_of(name, "--help")
+    assert help_of(name, "--help-all") == shown
+    prose = [line for line in shown.splitlines() if not line.startswith("  amcl ")]
+    assert max(map(len, prose)) <= 80
+    examples = re.findall(r"^  (?:source <\()?amcl (.+?)(?:\)| > .+)?$", shown, re.M)
+    assert len(examples) >= 3
+    for words in examples:
+        assert main(words.split()) == 0
+        assert capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", WITH_OPTIONS)

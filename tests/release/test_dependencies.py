@@ -66,6 +66,22 @@ def test_constraints_are_within_the_declared_ranges():
             assert requirement.specifier.contains(version), f"{version} is not in {requirement}"
 
 
+def test_the_lowest_versions_are_those_of_the_ranges(release):
+    lines = release("lowest").constraints()
+    users = [*declared(), *(each for extra in ("train", "all") for each in declared(extra))]
+    found = {canonicalize_name(r.name): r.specifier for r in map(Requirement, lines)}
+    assert len(lines) == len(found)
+    assert found.keys() == {canonicalize_name(r.name) for r in users}
+    for requirement in users:
+        version = str(found[canonicalize_name(requirement.name)]).removeprefix("==")
+        assert f">={version}" in str(requirement.specifier).split(",")
+
+
+def test_a_requirement_without_a_lower_end_is_an_error(release):
+    with pytest.raises(ValueError, match=r"rich has no lower end: give it one, as in rich>=1\."):
+        release("lowest").lowest(["amcl-torch[train]", "rich"])
+
+
 def test_the_bill_of_materials(release):
     bill = release("sbom").bill_of_materials()
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.5", 1)

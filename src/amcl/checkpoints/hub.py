@@ -114,8 +114,8 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
         **model_kwargs: Any,
     ) -> "HubBackbone":
         """Load safetensors, and all of them: the mixin itself takes pickles and leaves gaps."""
-        if not {"backbone", "image_size"} <= model_kwargs.keys():
-            raise ValueError(f"{model_id} has no config.json that says which backbone it holds.")
+        names = ("proxies", "resume_download")  # huggingface_hub before 1 gives these to downloads
+        older = {name: model_kwargs.pop(name) for name in names if name in model_kwargs}
         file = Path(model_id) / WEIGHTS
         if not Path(model_id).is_dir():
             try:
@@ -128,6 +128,7 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
                         force_download=force_download,
                         token=token,
                         local_files_only=local_files_only,
+                        **older,
                     )
                 )
             except LocalEntryNotFoundError:  # not online, which its message says
@@ -136,6 +137,9 @@ class HubBackbone(nn.Module, PyTorchModelHubMixin, library_name="amcl"):
                 raise _no_weights(model_id) from None
         if not file.is_file():
             raise _no_weights(model_id)
+        # Last, because without a network huggingface_hub before 1 passes over the missing file.
+        if not {"backbone", "image_size"} <= model_kwargs.keys():
+            raise ValueError(f"{model_id} has no config.json that says which backbone it holds.")
         tensors, metadata = read_safetensors(file)
         hub = cls(**model_kwargs)
         hub.backbone.load(tensors, file)

@@ -31,7 +31,7 @@ HELP = Help(
     details="""The exit code is 1 where a required package is missing or has a version that is not
 supported. Extras are optional: what is missing there is listed, and is no error.""",
 )
-_DEVELOPMENT = ("dev", "bench", "docs")  # extras that no user needs
+_DEVELOPMENT = ("dev", "bench", "docs", "test")  # extras that no user needs
 _COMMANDS = "train"  # the extra that commands need
 _LOW_DISK = 5  # GiB
 

@@ -5,13 +5,27 @@ import sys
 from amcl import recipes
 
 USAGE = """usage: amcl recipes             list all recipes
-       amcl recipes show NAME   one recipe, as a file for `amcl pretrain --config FILE`"""
+       amcl recipes show NAME   one recipe, as a file for `pretrain --config`"""
+HELP = f"""{USAGE}
+
+List the settings that each data set and method come with, or show those of one.
+
+Examples:
+  # List all recipes.
+  amcl recipes
+  # Show one of them.
+  amcl recipes show cifar10-simclr-amcl
+  # Write one into a file, to change it there.
+  amcl recipes show cifar10-simclr-amcl > mine.toml
+
+`amcl pretrain --recipe NAME` trains by a recipe, `amcl pretrain --config
+mine.toml` by the file."""
 
 
 def main(args: list[str]) -> int:
     """Run the command and return the exit code."""
-    if args in (["-h"], ["--help"]):
-        print(USAGE)
+    if args in (["-h"], ["--help"], ["--help-all"]):
+        print(HELP)
         return 0
     if args in ([], ["list"]):
         width = max(map(len, recipes.names()))

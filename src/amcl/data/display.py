@@ -59,7 +59,9 @@ class Display:
             if self.channels == (0, 1, 2) and images.shape[-3] == 3:
                 return images
             return images[..., list(self.channels), :, :]
-        return self.values(_unit(images[..., list(self.channels), :, :]), chosen=True)
+        # Not by a list of indices: torch 2.6 takes none for uint16.
+        chosen = torch.stack([images[..., channel, :, :] for channel in self.channels], dim=-3)
+        return self.values(_unit(chosen), chosen=True)
 
     def values(self, images: torch.Tensor, *, chosen: bool = False) -> torch.Tensor:
         """Return images whose integers count from 0 to 1 as pictures, uint8 (…, 3, H, W).

@@ -76,6 +76,8 @@ class MemoryImages:
     def __getitem__(self, indices: torch.Tensor) -> torch.Tensor:
         if self._indices is not None:
             indices = self._indices[indices]
+        if self._pixels.dtype == torch.uint16:  # torch 2.6 indexes int16, but no uint16
+            return self._pixels.view(torch.int16)[indices].contiguous().view(torch.uint16)
         return self._pixels[indices].contiguous()
 
     def fingerprint(self) -> str:
