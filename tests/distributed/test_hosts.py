@@ -38,6 +38,7 @@ def curve(run: Path) -> torch.Tensor:
     return torch.tensor([row["loss"] for row in rows])
 
 
+@pytest.mark.slow
 def test_two_hosts_train_as_one_process_and_notice_that_the_cable_is_pulled(hosts, tmp_path):
     worker = TESTS / "distributed/hosts_worker.py"
     done = subprocess.run(
