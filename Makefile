@@ -24,7 +24,7 @@ help:
 	@echo "make test    set up, then run the tests (5 minutes)"
 	@echo "make test-all  the slow tests and all attacks too (an hour)"
 	@echo "make test-faults  every kill, full disk, damaged and hostile file, and a table of them (40 minutes)"
-	@echo "make test-lowest  the core tests and a short run, with each dependency at its lowest version (20 minutes, 7 GB)"
+	@echo "make test-lowest  the core tests and a short run, with each dependency at its lowest version (12 minutes, 7 GB)"
 	@echo "make check   formatting, lint, types and the import rule"
 	@echo "make docs    build the documentation into build/docs; warnings are errors (1 minute)"
 	@echo "make tutorials  execute the notebooks of docs/tutorials and store their output (10 minutes)"

@@ -1,4 +1,4 @@
-"""Text from names of files, classes and runs, made safe to show and to write."""
+"""Text for people: names made safe to show and to write, and numbers of things."""
 
 import logging
 import re
@@ -83,3 +83,12 @@ def _escape(match: re.Match[str]) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # a byte that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
     return match[0].encode("unicode_escape").decode("ascii")
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number of things in words.
+
+    >>> counted(1, "image"), counted(1200, "image"), counted(2, "copy", "copies")
+    ('1 image', '1,200 images', '2 copies')
+    """
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -9,6 +9,8 @@ import pickle
 import re
 import shutil
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -211,6 +213,16 @@ def test_an_index_that_cannot_lie_beside_its_shard_is_kept_in_the_cache(
     assert len([*(tmp_path / "cache").rglob("*.index")]) == 2
     monkeypatch.setattr("amcl.data.shards.index.build_index", lambda path: pytest.fail("built"))
     assert len(load_index(tmp_path / "set/0.tar").rows) == 3
+
+
+def test_a_note_of_several_threads_is_logged_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("AMCL_DATA", str(tmp_path / "cache"))
+    shards = [write_shard(tmp_path / "set" / f"{n}.tar", samples([0])) for n in range(4)]
+    (tmp_path / "set/.amcl").write_text("no folder")
+    monkeypatch.setattr(caplog.handler, "filter", lambda record: time.sleep(0.2) or True)
+    with ThreadPoolExecutor(len(shards)) as pool:
+        list(pool.map(load_index, shards))
+    assert sum("are kept in" in line for line in caplog.messages) == 1
 
 
 def test_a_shard_that_changes_is_not_read_by_its_old_index(tmp_path):

@@ -39,9 +39,9 @@ from amcl.cli.start import (
     require_images,
 )
 from amcl.config import Config
-from amcl.data.images import counted
 from amcl.environment import environment
 from amcl.files import expand_home
+from amcl.printable import counted
 from amcl.settings import positive_number, whole_number
 from amcl.training.display import console
 from amcl.training.start import first_stage

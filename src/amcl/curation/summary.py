@@ -7,7 +7,7 @@ from pathlib import Path
 from amcl.curation.exports import FOLDER
 from amcl.curation.lists import list_file
 from amcl.curation.result import Curation
-from amcl.data.images import counted
+from amcl.printable import counted
 
 _EXAMPLES = 3
 

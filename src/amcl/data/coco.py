@@ -16,11 +16,11 @@ from amcl.data.coco_file import Annotations, read_annotations
 from amcl.data.coco_layout import Role, Source, find_only_source, find_source
 from amcl.data.coco_masks import Rle, mask_areas
 from amcl.data.decode import decode_whole
-from amcl.data.images import counted
 from amcl.data.records import FileRecord
 from amcl.data.shapes import builtin_shapes
 from amcl.data.split import choose_subset, split_train_validation
 from amcl.files import digest, expand_home
+from amcl.printable import counted
 from amcl.settings import whole_number
 
 logger = logging.getLogger("amcl")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from amcl.data.images import counted
+from amcl.printable import counted
 
 if TYPE_CHECKING:
     from amcl.data.coco import CocoSet

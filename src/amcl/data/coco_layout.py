@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from amcl.data.images import counted
 from amcl.files import expand_home
+from amcl.printable import counted
 
 Role = Literal["train", "test"]
 

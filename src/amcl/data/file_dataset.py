@@ -8,16 +8,7 @@ import torch
 from amcl.data.decode import UnreadableImage
 from amcl.data.decoding.planes import Header
 from amcl.data.format_choice import check_follow, choose_format, sample_headers
-from amcl.data.images import (
-    DataSet,
-    FileImages,
-    Images,
-    Labeled,
-    MemoryImages,
-    PerChannel,
-    Probe,
-    counted,
-)
+from amcl.data.images import DataSet, FileImages, Images, Labeled, MemoryImages, PerChannel, Probe
 from amcl.data.listing import Listing
 from amcl.data.options import LoadOptions
 from amcl.data.pixel_format import RGB, PixelFormat
@@ -25,6 +16,7 @@ from amcl.data.records import Records
 from amcl.data.split import choose_subset, sample, split_train_validation
 from amcl.data.statistics import measure
 from amcl.data.stream import read_into_memory
+from amcl.printable import counted
 
 # Those of ImageNet: photographs of nearly any kind come close to them.
 MEAN: PerChannel = (0.485, 0.456, 0.406)

@@ -10,10 +10,10 @@ from amcl.data.decode import UnreadableImage, read_header, read_planes
 from amcl.data.decoding.conversion import check_channels
 from amcl.data.decoding.planes import Header, Planes, Values
 from amcl.data.decoding.values import check_finite, count_values, depth_in_use
-from amcl.data.images import counted
 from amcl.data.options import Channels
 from amcl.data.pixel_format import DTYPES, RGB, PixelFormat, PixelType, ValueRange
 from amcl.data.records import Records
+from amcl.printable import counted
 from amcl.progress import Progress
 
 HEADERS = 100  # files whose headers are read

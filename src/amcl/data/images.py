@@ -11,6 +11,7 @@ from amcl.data.decode import DECODING, decode, decode_whole
 from amcl.data.pixel_format import DTYPES, RGB, PixelFormat, format_of
 from amcl.data.records import FileRecords, Records
 from amcl.files import digest
+from amcl.printable import counted
 from amcl.settings import whole_number
 
 PerChannel = tuple[float, ...]  # a number for each channel
@@ -325,12 +326,3 @@ class DataSet:
 def _is_channels_last(pixels: torch.Tensor) -> bool:
     """Return whether images seem to be (N, H, W, 3), which no picture is 3 pixels wide for."""
     return pixels.shape[3] == 3 < pixels.shape[1]
-
-
-def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number of things in words.
-
-    >>> counted(1, "image"), counted(1200, "image"), counted(2, "copy", "copies")
-    ('1 image', '1,200 images', '2 copies')
-    """
-    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

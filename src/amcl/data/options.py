@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from amcl.data.images import Images, PerChannel, counted
+from amcl.data.images import Images, PerChannel
 from amcl.data.pixel_format import PixelFormat, ValueRange
+from amcl.printable import counted
 from amcl.settings import choose, non_negative, non_negative_int, whole_number
 
 Labels = Literal["auto", "folders", "none"]

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 from amcl.data.file_dataset import dataset_from_files
-from amcl.data.images import DataSet, counted
+from amcl.data.images import DataSet
 from amcl.data.listing import Listing
 from amcl.data.options import Labels, LoadOptions, missing_labels
 from amcl.data.split_folders import Role
+from amcl.printable import counted
 from amcl.registry import Registry
 
 _USES: dict[Role, str] = {

@@ -20,11 +20,11 @@ from amcl.data import (
     same_source,
     validation_source,
 )
-from amcl.data.images import counted
 from amcl.errors import RunError
 from amcl.evaluation.evaluation import Evaluation
 from amcl.evaluation.registry import PROTOCOLS
 from amcl.metrics.features import Transform
+from amcl.printable import counted
 from amcl.settings import choose
 from amcl.training.hardware import find_accelerator
 

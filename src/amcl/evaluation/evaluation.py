@@ -18,6 +18,7 @@ from amcl.evaluation.registry import PROTOCOLS, Outcome
 from amcl.files import digest
 from amcl.metrics.features import Features, Transform, fingerprint
 from amcl.metrics.scores import by_class, caution, intervals, uneven
+from amcl.printable import counted
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -173,7 +174,7 @@ class Evaluation:
         """Add a note about files that could not be read, each with the reason."""
         if files:
             path, reason = files[0]
-            note = f"{len(files)} unreadable files left out, the first {path}: {reason}"
+            note = f"{counted(len(files), 'unreadable file')} left out, the first {path}: {reason}"
             if note not in self.notes:  # two protocols may read the same images
                 self.notes.append(note)
 

@@ -9,7 +9,8 @@ from amcl.data import DataSet, MemoryImages
 from amcl.data.load import usable_cores
 from amcl.data.records import FileRecords
 from amcl.methods import Method
-from amcl.training.plan import Plan, counted
+from amcl.printable import counted
+from amcl.training.plan import Plan
 
 logger = logging.getLogger("amcl")
 

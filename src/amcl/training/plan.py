@@ -13,6 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from amcl.config import Config
 from amcl.data import DataSet
 from amcl.errors import UnfitError
+from amcl.printable import counted
 from amcl.seeds import generator
 from amcl.training.fit import suitable_batch
 
@@ -103,12 +104,3 @@ class Plan:
             for part in range(self.accumulate):
                 start, stop = self.rows(part)
                 yield batch[start:stop]
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> counted(1, "step"), counted(2, "step")
-    ('1 step', '2 steps')
-    """
-    return f"{count} {noun}{'s' * (count != 1)}"

@@ -15,6 +15,7 @@ from amcl.checkpoints.run_folder import Resumed, RunFolder
 from amcl.config import Config
 from amcl.data import DataSet, load_dataset
 from amcl.errors import RunError
+from amcl.printable import counted
 from amcl.training.display import Display
 from amcl.training.fit import fitted
 from amcl.training.hardware import StopRequest, make_fabric
@@ -28,7 +29,7 @@ from amcl.training.messages import (
     tell_new_length,
     tell_start,
 )
-from amcl.training.plan import Plan, counted
+from amcl.training.plan import Plan
 from amcl.training.prepare import check_strategy, prepared
 from amcl.training.pretraining_task import OnProbe, PretrainingTask
 from amcl.training.ranks import shared_errors

@@ -13,10 +13,11 @@ from amcl.checkpoints.loaded_model import AS_BEFORE, AS_IMAGENET
 from amcl.checkpoints.run_folder import Resumed, RunFolder
 from amcl.config import Config
 from amcl.data import DataSet
-from amcl.data.images import PerChannel, counted
+from amcl.data.images import PerChannel
 from amcl.errors import RunError
 from amcl.methods import Method, make_method
 from amcl.modules import is_vit
+from amcl.printable import counted
 from amcl.seeds import seed_of
 from amcl.text_files import require
 

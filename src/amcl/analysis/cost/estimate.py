@@ -12,9 +12,9 @@ from amcl.analysis.cost.count import cost_of
 from amcl.analysis.cost.gpus import PER_MACHINE, Gpu
 from amcl.backbones import Backbone
 from amcl.config import Config
-from amcl.data.images import counted
 from amcl.errors import RunError
 from amcl.methods import Method, make_method
+from amcl.printable import counted
 from amcl.results import Table
 from amcl.settings import whole_number
 from amcl.training.sharding import units_of

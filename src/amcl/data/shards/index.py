@@ -3,9 +3,9 @@
 import json
 import logging
 import os
+import threading
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -21,6 +21,9 @@ from amcl.files import digest, whole_file
 from amcl.text_files import parse_json, require
 
 logger = logging.getLogger("amcl")
+
+_LOCK = threading.Lock()  # of the notes: the indices of a set are read by several threads
+_NOTED: set[str] = set()
 
 FOLDER = ".amcl"  # of indices, in the folder of the shards
 _FORMAT = 1
@@ -325,6 +328,10 @@ def _keep(index: ShardIndex) -> None:
         )
 
 
-@cache
 def _note_once(message: str) -> None:
-    logger.warning(message)
+    """Log a message that several threads may have, once."""
+    with _LOCK:
+        is_new = message not in _NOTED
+        _NOTED.add(message)
+    if is_new:
+        logger.warning(message)

@@ -28,11 +28,11 @@ from amcl.evaluation.detection.settings import DetectionSettings
 from amcl.evaluation.detection.task import DetectionTask
 from amcl.evaluation.finetuning.classifier import seeded
 from amcl.metrics.features import fingerprint
+from amcl.printable import counted
 from amcl.training.display import Display
 from amcl.training.hardware import StopRequest, fabric_on
 from amcl.training.log import RunLog
 from amcl.training.loop import train as train_task
-from amcl.training.plan import counted
 from amcl.training.resume import restore
 from amcl.training.saving import CheckpointPolicy
 from amcl.training.trainer import Trainer

@@ -7,9 +7,9 @@ import torch
 
 from amcl.data.coco import CocoSet, Objects, load_coco
 from amcl.data.coco_layout import Role
-from amcl.data.images import counted
 from amcl.evaluation.detection.settings import DetectionSettings
 from amcl.files import digest
+from amcl.printable import counted
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from amcl.data.images import counted
 from amcl.evaluation.detection.detector_settings import DetectorSettings
+from amcl.printable import counted
 from amcl.settings import (
     choose,
     non_negative,

@@ -16,6 +16,7 @@ from amcl.evaluation.finetuning.plan import FinetuneSettings
 from amcl.evaluation.finetuning.task import FinetuningTask
 from amcl.files import digest
 from amcl.metrics.features import Transform, features_of, fingerprint
+from amcl.printable import counted
 from amcl.settings import choose, whole_number
 from amcl.training.display import Display
 from amcl.training.hardware import StopRequest, fabric_on
@@ -59,7 +60,7 @@ class FinetuneResult:
 
     def details(self) -> dict[str, Any]:
         """Return the course of the training: epochs, losses, files that were left out."""
-        note = f"{len(self.unreadable)} unreadable files left out"
+        note = f"{counted(len(self.unreadable), 'unreadable file')} left out"
         return {
             "epochs": len(self.losses),
             "steps": self.steps,

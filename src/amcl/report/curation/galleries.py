@@ -10,8 +10,8 @@ from pathlib import Path
 from amcl.curation import Curation
 from amcl.curation.lists import OUTLIER
 from amcl.curation.neighbors import unit_features
-from amcl.data.images import counted
 from amcl.files import open_own
+from amcl.printable import counted
 
 MOST_GROUPS = 150
 MOST_MEMBERS = 6  # of a group

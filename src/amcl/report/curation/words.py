@@ -6,8 +6,8 @@ from pathlib import Path
 
 from amcl.curation import Curation
 from amcl.curation.info import by_reason
-from amcl.data.images import counted
 from amcl.files import free_path
+from amcl.printable import counted
 
 _NEXT = (
     "Nothing was moved or deleted. `keep.txt` lists the images without copies, `drop.txt` the "
