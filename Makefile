@@ -17,7 +17,7 @@ LOWEST_TESTS = tests/functional tests/losses tests/temperature tests/modules tes
 	tests/backbones tests/checkpoints tests/config tests/recipes tests/data tests/sweep \
 	tests/results tests/cli/test_doctor.py tests/cli/test_help.py
 
-.PHONY: help setup demo test test-all test-faults test-lowest check docs tutorials linkcheck format bench bench-peers soak lock sbom clean
+.PHONY: help setup demo test test-all test-faults test-lowest check docs tutorials linkcheck format bench bench-peers soak lock sbom sizes clean
 
 help:
 	@echo "make demo    set up, then train SimCLR and SimCLR + AMCL and compare (3 minutes)"
@@ -35,6 +35,7 @@ help:
 	@echo "make soak    train for long, on many files, many runs; watch memory and open files (30 minutes)"
 	@echo "make lock    write build/lock.txt: every file of an installation, with its SHA-256"
 	@echo "make sbom    write build/sbom.json: every package of an installation, as CycloneDX"
+	@echo "make sizes   the disk space of each dependency"
 	@echo "make setup   only make the virtual environment $(VENV) (PyTorch: 3 minutes, 6 GB on Linux)"
 	@echo "make clean   remove the virtual environment and all caches"
 
@@ -138,6 +139,9 @@ lock: setup
 
 sbom: setup
 	@$(BIN)/python release/sbom.py
+
+sizes: setup
+	@$(BIN)/python release/sizes.py
 
 clean:
 	rm -rf $(VENV) $(LOWEST) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -4,7 +4,9 @@ import json
 import re
 import tomllib
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
@@ -80,6 +82,29 @@ def test_the_lowest_versions_are_those_of_the_ranges(release):
 def test_a_requirement_without_a_lower_end_is_an_error(release):
     with pytest.raises(ValueError, match=r"rich has no lower end: give it one, as in rich>=1\."):
         release("lowest").lowest(["amcl-torch[train]", "rich"])
+
+
+def test_sizes_count_what_a_dependency_alone_brings(release, monkeypatch):
+    script = release("sizes")
+    needs = {"a": {"shared", "own"}, "b": {"shared"}, "shared": set(), "own": {"own"}}
+    graph = {name: SimpleNamespace(needs=others) for name, others in needs.items()}
+    bytes_of = {"a": 1, "b": 10, "shared": 100, "own": 1000}
+    monkeypatch.setattr(script, "installed", lambda requirement: graph)
+    monkeypatch.setattr(script, "named_by", lambda extra: ["a", "b"] if extra == "train" else [])
+    sizes = {id(graph[name]): size for name, size in bytes_of.items()}
+    monkeypatch.setattr(script, "size_of", lambda package: sizes[id(package)])
+    assert script.sizes("train") == [("a", 1, 1001), ("b", 10, 10)]
+
+
+def test_sizes_are_of_the_files_that_are_installed(release):
+    script = release("sizes")
+    assert [name for name, _, _ in script.sizes("")] == ["torch"]
+    names = script.named_by("train")
+    assert {"numpy", "timm"} <= {*names}
+    assert not {"torch", "pyarrow", "pytest"} & {*names}
+    files = Path(find_spec("tomli_w").origin).parent.rglob("*.py")
+    own = script.size_of(script.installed("tomli-w")["tomli-w"])
+    assert 0 < sum(path.stat().st_size for path in files) <= own < 100_000
 
 
 def test_the_bill_of_materials(release):
