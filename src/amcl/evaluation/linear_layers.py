@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import nn
 
+from amcl.progress import Progress
 from amcl.seeds import generator
 
 if TYPE_CHECKING:
@@ -93,16 +94,18 @@ def train_layers(
     least = 1 if norm is None else 2  # one image alone has no variance
     steps = math.ceil(n / settings.batch_size)
     epochs = settings.epochs_on(n)
-    for epoch in range(epochs):
-        order = torch.randperm(n, generator=generator(seed, "linear", "order", epoch))
-        for step, (x, indices) in enumerate(train.batches(epoch, order.tensor_split(steps))):
-            if len(indices) < least:
-                continue
-            x = x.to(like) if norm is None else norm(x.to(like))
-            index = indices.to(like.device)
-            progress = (epoch + step / steps) / epochs
-            factor = (1 + math.cos(math.pi * progress)) / 2
-            layers.step(x, labels[index], sees[:, index], factor)
+    with Progress("training linear layers", epochs * steps) as progress:
+        for epoch in range(epochs):
+            order = torch.randperm(n, generator=generator(seed, "linear", "order", epoch))
+            for step, (x, indices) in enumerate(train.batches(epoch, order.tensor_split(steps))):
+                progress.advance(1)
+                if len(indices) < least:
+                    continue
+                x = x.to(like) if norm is None else norm(x.to(like))
+                index = indices.to(like.device)
+                done = (epoch + step / steps) / epochs
+                factor = (1 + math.cos(math.pi * done)) / 2
+                layers.step(x, labels[index], sees[:, index], factor)
     return layers.values if norm is None else layers.with_norm(norm)
 
 

@@ -13,6 +13,7 @@ from amcl.evaluation.hold_out import check_labeled
 from amcl.evaluation.protocols.logistic import Regression, fit
 from amcl.evaluation.registry import Outcome, register_protocol
 from amcl.metrics.scores import balanced_accuracy, uneven
+from amcl.progress import Progress
 from amcl.seeds import generator, seed_of
 from amcl.settings import positive_number, whole_number
 
@@ -169,7 +170,11 @@ def few_labels(
     notes: list[str] = []
     for n in sizes:
         drawn = [draw(train_y, n, seed, number) for number in range(settings.draws)]
-        fits = [fit(train_x[index], train_y[index], settings.cost) for index in drawn]
+        fits = []
+        with Progress(f"fitting regressions, n={n}", len(drawn)) as progress:
+            for index in drawn:
+                fits.append(fit(train_x[index], train_y[index], settings.cost))
+                progress.advance(1)
         features[n] = _accuracies(fits, test_x, test_y)
         if settings.supervised and supervised is not None:
             trained = [float(supervised(index, number)) for number, index in enumerate(drawn)]

@@ -18,6 +18,7 @@ from amcl.evaluation.hold_out import (
     top_k,
 )
 from amcl.evaluation.registry import Outcome, register_protocol
+from amcl.progress import Progress
 from amcl.seeds import seed_of
 from amcl.settings import whole_number
 
@@ -214,20 +215,24 @@ def _score_parts(
     losses: dict[float, list[torch.Tensor]] = {cost: [] for cost in hits}
     fits: dict[float, Regression] = {}
     not_converged: dict[float, None] = {}
-    for part in parts:
-        train = (
-            torch.ones(len(labels), dtype=torch.bool).index_fill_(0, part, False).nonzero()[:, 0]
-        )
-        truth = labels[part].cpu().long()
-        regression = None
-        for cost in hits:
-            regression = _fit(x[train], labels[train], cost, settings, regression)
-            scores = regression.log_probabilities(x[part])
-            hits[cost].append(top_k(scores, truth, 1))
-            losses[cost].append(-scores.gather(1, truth[:, None])[:, 0])
-            fits[cost] = regression
-            if not regression.converged:
-                not_converged[cost] = None
+    with Progress("fitting regressions", len(parts) * len(hits)) as progress:
+        for part in parts:
+            train = (
+                torch.ones(len(labels), dtype=torch.bool)
+                .index_fill_(0, part, False)
+                .nonzero()[:, 0]
+            )
+            truth = labels[part].cpu().long()
+            regression = None
+            for cost in hits:
+                regression = _fit(x[train], labels[train], cost, settings, regression)
+                scores = regression.log_probabilities(x[part])
+                hits[cost].append(top_k(scores, truth, 1))
+                losses[cost].append(-scores.gather(1, truth[:, None])[:, 0])
+                fits[cost] = regression
+                if not regression.converged:
+                    not_converged[cost] = None
+                progress.advance(1)
     grid = GridScores(
         {cost: torch.cat(rows) for cost, rows in hits.items() if rows},
         {cost: torch.cat(rows) for cost, rows in losses.items() if rows},
