@@ -82,7 +82,8 @@ class Options(Start):
     accept_changes: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """With --resume: resume though images, settings or amcl have changed since the checkpoint."""
     out: Path | None = None
-    """The run folder, new or empty; none: runs/DATA-METHOD, numbered if it exists."""
+    """The run folder, new or empty; none: runs/DATA-METHOD, with the temperature unless it is
+    constant, and numbered if it exists."""
 
 
 @command("amcl pretrain", "A run resumes from its last checkpoint with --resume.")
