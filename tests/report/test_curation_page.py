@@ -201,6 +201,14 @@ def test_without_outliers_the_least_typical_images_are_shown(curation):
     assert ranks == sorted(kept)[: len(ranks)]
 
 
+def test_a_count_of_selected_images_without_their_column_shows_no_gallery(curation):
+    table = {name: values for name, values in curation.table.items() if name != "selected"}
+    info = {**curation.info, "counts": {**curation.info["counts"], "selected": 3}}
+    assert "selected" not in {
+        g.anchor for g in galleries(replace(curation, table=table, info=info))
+    }
+
+
 def test_exact_leaks_come_first_and_then_the_most_similar(curation, tmp_path):
     lines = ["a/00.png,x,0.91,near", "a/04.png,y,0.97,near", "a/06.png,z,1.000000,exact"]
     (tmp_path / "leaks.csv").write_text("\n".join(["path,other,cosine,kind", *lines, ""]))

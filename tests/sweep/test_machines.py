@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from amcl.sweep import SweepFolder
-from amcl.sweep.engine import Trials
+from amcl.sweep.engine import STOPPED, Trials
 from factories import small_config
 from postgres import MISSING, postgres
 
@@ -70,7 +70,8 @@ def test_one_of_two_workers_is_killed_and_the_other_does_each_run_once(tmp_path,
     assert len(complete) == 4
     trials = Trials(folder.study)
     taken_up = begun[0].parent.name
-    states = [trial.state.name for trial in trials.of(taken_up)]
+    attempts = [trial for trial in trials.of(taken_up) if STOPPED not in trial.user_attrs]
+    states = [trial.state.name for trial in attempts]  # without one for which the other was faster
     assert states == ["FAIL", "COMPLETE"] or states == ["COMPLETE"]
     assert (tmp_path / "other/runs" / taken_up).exists() == (states == ["FAIL", "COMPLETE"])
     assert json.loads((tmp_path / "other/sweep.json").read_text())["study"] == "ours"

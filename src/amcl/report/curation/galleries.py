@@ -75,7 +75,7 @@ def galleries(curation: Curation) -> list[Gallery]:
     if "leaks" in curation.info["counts"]:
         made.append(_leaks(curation))
     made.append(_label_first(curation))
-    if curation.info["counts"]["selected"]:
+    if "selected" in curation.table:
         made.append(_selected(curation))
     if "ambiguity" in curation.table:
         made.append(
