@@ -51,3 +51,8 @@ def test_the_command_names_the_shells(capsys):
     assert "name a shell, bash, zsh, fish; tcsh was given" in capsys.readouterr().err
     assert main(["completion", "--help"]) == 0
     assert "usage: amcl completion" in capsys.readouterr().out
+
+
+def test_words_that_no_terminal_should_act_on_are_escaped(capsys):
+    assert main(["completion", "-x", "\x1b[31m"]) == 2
+    assert "-x \\x1b[31m was given" in capsys.readouterr().err

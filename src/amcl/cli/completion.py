@@ -7,6 +7,7 @@ Python.
 import sys
 
 from amcl.cli.known_options import options_of_commands
+from amcl.printable import printable
 
 SHELLS = ("bash", "zsh", "fish")
 USAGE = """usage: amcl completion bash|zsh|fish
@@ -70,7 +71,7 @@ def main(args: list[str]) -> int:
         print(USAGE)
         return 0
     if len(args) != 1 or args[0] not in SHELLS:
-        given = " ".join(args) or "nothing"
+        given = printable(" ".join(args)) or "nothing"
         print(
             f"amcl completion: name a shell, {', '.join(SHELLS)}; {given} was given.",
             file=sys.stderr,

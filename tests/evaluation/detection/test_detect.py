@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import signal
 
 import pytest
@@ -45,6 +46,16 @@ def test_what_a_training_leaves(data, undisturbed):
     assert {"loss_mask", "loss_classifier"} <= set(rows[-1])
     assert list(result.losses) == [row["loss"] for row in rows if row["kind"] == "epoch"]
     assert len(list((folder / "pictures").glob("*.png"))) == len(result.pictures) > 0
+
+
+def test_what_a_killed_process_left_beside_the_detector_is_removed(data, undisturbed, tmp_path):
+    folder = shutil.copytree(undisturbed[0], tmp_path / "copy")
+    before = {path.name for path in folder.iterdir()}
+    for place in (folder, folder / "checkpoints"):
+        (place / ".detector.safetensors.320705205.writing.lock").touch()
+    trained(data, folder)
+    assert {path.name for path in folder.iterdir()} == before
+    assert not list((folder / "checkpoints").iterdir())
     _, test = load_coco(str(data))
     results = json.loads((folder / "boxes.json").read_text())
     assert {row["image_id"] for row in results} <= {test.image_id(i) for i in range(len(test))}

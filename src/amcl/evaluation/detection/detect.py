@@ -164,7 +164,7 @@ def _save(files: DetectionFolder, test: CocoSet, detections: list[Detections]) -
     files.save_detections(test, detections)
     drawn, indices = side_by_side(test, detections)
     files.save_pictures(drawn)
-    files.remove_checkpoints()
+    files.remove_leftovers()
     return [Path(test.path(index)).name for index in indices]
 
 

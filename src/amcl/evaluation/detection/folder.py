@@ -13,7 +13,7 @@ from amcl.checkpoints.training_folder import TrainingFolder
 from amcl.data.coco import CocoSet
 from amcl.evaluation.detection.average_precision import Detections, Kind, to_coco_results
 from amcl.evaluation.detection.networks import detector_metadata, detector_of
-from amcl.files import whole_file, write_text
+from amcl.files import remove_unfinished, whole_file, write_text
 from amcl.tensor_files import read_safetensors
 
 
@@ -82,10 +82,12 @@ class DetectionFolder(TrainingFolder):
                 pixels = picture.permute(1, 2, 0).contiguous().numpy()
                 Image.fromarray(pixels).save(file, "PNG", optimize=True)
 
-    def remove_checkpoints(self) -> None:
-        """Remove the checkpoints, which are of no use once the detector is there."""
+    def remove_leftovers(self) -> None:
+        """Remove what is of no use once all is there: checkpoints, files of killed processes."""
         for path in self.checkpoints():
             path.unlink(missing_ok=True)
+        for folder in (self.path, self.checkpoint.parent):
+            remove_unfinished(folder)
 
 
 class LoadedDetector(nn.Module):
