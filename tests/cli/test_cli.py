@@ -27,6 +27,8 @@ TEMPERATURES_APART = ("scheduled", "macl", "positive-scale", "isogclr")
 def amcl_of(method):
     """Return the option that lists those of adaptive temperatures too."""
     return "--amcl" if METHODS[method].settings_class.has_heads else ""
+
+
 QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
 pytestmark = pytest.mark.usefixtures("few_images")
 
