@@ -144,7 +144,7 @@ def sides(study: Study, label: str) -> list[list[str]]:
 
 def methods_with_records(by_name: dict[str, Study], prefix: str = "") -> list[str]:
     """Return the methods whose studies have records."""
-    return [name for name in METHODS if by_name[prefix + name].records_file.exists()]
+    return [name for name in METHODS if by_name[prefix + name].has_records]
 
 
 def reference_of(study: Study, values: dict[str, str]) -> Group:

@@ -51,10 +51,10 @@ class Length:
 def lengths(by_name: dict[str, Study], method: str, prefix: str = "length") -> list[Length]:
     """Return the lengths of which a method has runs of both sides."""
     ours = by_name.get(f"{prefix}-{method}")
-    if ours is None or not ours.records_file.exists():
+    if ours is None or not ours.has_records:
         return []
     base = by_name.get(f"{prefix}-{method}-base", ours)
-    if not base.records_file.exists():
+    if not base.has_records:
         return []
     published: dict[int, list[Group]] = {}
     with_amcl: dict[int, Group] = {}

@@ -142,7 +142,8 @@ def lengths() -> "Figure":
         for (method, title), color in zip(METHODS.items(), PALETTE, strict=False):
             measured = evidence_lengths.lengths(by_name, method)
             gains = [[100 * gain for gain in each.gain(metric).numbers] for each in measured]
-            seed_dots(ax, [each.steps for each in measured], gains, color, label=title)
+            if measured:
+                seed_dots(ax, [each.steps for each in measured], gains, color, label=title)
         ax.set_xscale("log")
         ax.set_xticks([2_000, 8_000, 20_000], ["2,000", "8,000", "20,000"])
         ax.minorticks_off()
@@ -158,6 +159,12 @@ CONSTANTS = ("simclr", "moco")
 """Methods whose baseline has a temperature to choose."""
 
 
+def _studies_of_lengths() -> tuple[str, ...]:
+    by_name = studies()
+    names = [name for m in METHODS for name in (f"length-{m}", f"length-{m}-base")]
+    return tuple(name for name in names if name in by_name and by_name[name].has_records)
+
+
 def _percent(group: Group) -> list[float]:
     return [100 * value for value in group.measurement(KNN).numbers]
 
@@ -165,6 +172,7 @@ def _percent(group: Group) -> list[float]:
 PICTURES: dict[str, tuple[tuple[str, ...], Callable[[], "Figure"]]] = {
     "gains": (tuple(evidence.methods_with_records(studies())), gains),
     "kinds": (("views",), kinds),
+    "lengths": (_studies_of_lengths(), lengths),
     "constants": (tuple(f"stl10-{name}" for name in CONSTANTS), constants),
 }
 """Studies that each picture shows, and the function that draws it."""

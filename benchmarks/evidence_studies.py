@@ -90,6 +90,11 @@ class Study:
         """File of the records of its runs."""
         return FOLDER / f"{self.name}.json"
 
+    @property
+    def has_records(self) -> bool:
+        """Whether any of its runs has a record."""
+        return self.records_file.exists()
+
 
 def studies() -> dict[str, Study]:
     """Return all studies by their names."""
@@ -127,7 +132,7 @@ def write_records(study: Study, sweep: Path) -> int:
 
 def kept_runs(study: Study) -> list[dict[str, Any]]:
     """Return the records that a study has, if its command made them but for the grid."""
-    if not study.records_file.exists():
+    if not study.has_records:
         return []
     kept = json.loads(study.records_file.read_text(encoding="utf-8"))
     return kept["runs"] if without_grid(kept["command"]) == without_grid(study.command) else []
