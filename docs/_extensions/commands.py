@@ -16,7 +16,7 @@ _ARGUMENTS = {"pretrain": ["--data", "builtin"]}
 
 def page_of(command: str) -> HelpPage | None:
     """Return the help of a command; None for one that takes words alone."""
-    if command in ("completion", "recipes"):
+    if command in ("completion", "models", "recipes"):
         return None
     name, *words = command.split()
     module = importlib.import_module(f"amcl.cli.{name}")

@@ -17,7 +17,7 @@ from amcl.cli.help import Help
 from amcl.cli.pretrain import Options, parse
 from amcl.config import Config
 
-WITHOUT_OPTIONS = ("recipes", "completion")
+WITHOUT_OPTIONS = ("recipes", "models", "completion")
 WITH_OPTIONS = [name for name in COMMANDS if name not in WITHOUT_OPTIONS]
 
 

@@ -16,7 +16,14 @@ from amcl.backbones import USUAL
 HEAVY = ("timm", "torchvision", "sklearn", "scipy", "matplotlib", "lightning_fabric", "optuna")
 
 
-WITHOUT_TORCH = ["--help", "--version", "pretain", "pretrain --epochz 3", "evaluate --protocolz x"]
+WITHOUT_TORCH = [
+    "--help",
+    "--version",
+    "pretain",
+    "pretrain --epochz 3",
+    "evaluate --protocolz x",
+    "models",
+]
 WITH_TORCH = ["recipes", "pretrain --help", "evaluate --help"]
 TRAINING = "import amcl.training"
 

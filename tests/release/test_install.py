@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from amcl.pretrained import names, pretrained_model
+from amcl.pretrained.index import FOLDER
+
 ROOT = Path(__file__).parents[2]
 LOSS = """
 import torch, amcl
@@ -78,6 +81,10 @@ def test_the_core_needs_torch_alone(environment, tmp_path):
     assert done.returncode == 0, done.stderr
     for words in (["--help"], ["--version"], ["completion", "bash"]):
         assert run(python, "-m", "amcl", *words, cwd=tmp_path).returncode == 0
+    done = run(python, "-m", "amcl", "models", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in names())
+    assert "Loading a model needs timm, safetensors, which is not installed" in done.stdout
     done = run(python, "-m", "amcl", "pretrain", "--data", "builtin", cwd=tmp_path)
     assert done.returncode == 2
     assert "needs" in done.stderr
@@ -103,6 +110,10 @@ def test_the_extra_train_is_all_that_commands_need(environment, tmp_path):
     ):
         done = run(python, "-m", "amcl", *words.split(), cwd=tmp_path)
         assert done.returncode == 0, (words, done.stderr)
+    for name in names():
+        code = f"import amcl; print(amcl.load({name!r}).image_size)"
+        done = run(python, "-c", code, cwd=tmp_path)
+        assert done.stdout.strip() == str(pretrained_model(name).image_size), done.stderr
     done = run(python, "-m", "amcl", "export", "run", "--onnx", "--out", "other", cwd=tmp_path)
     assert "pip install '.[onnx]'" in done.stderr
 
@@ -110,11 +121,14 @@ def test_the_extra_train_is_all_that_commands_need(environment, tmp_path):
 def test_the_distributions_hold_what_they_should(built):
     source, wheel = built
     with tarfile.open(source) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"LICENSE", "README.md", "pyproject.toml", "src/amcl/py.typed"} <= names
+        files = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"LICENSE", "README.md", "pyproject.toml", "src/amcl/py.typed"} <= files
+    models = {f"src/amcl/pretrained/{path.name}" for path in FOLDER.iterdir() if path.is_file()}
+    assert any(name.endswith(".safetensors") for name in models)
+    assert models <= files
     with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
+        files = set(archive.namelist())
     ours = {str(p.relative_to(ROOT / "src")) for p in (ROOT / "src/amcl").rglob("*") if p.is_file()}
     ours = {name for name in ours if "__pycache__" not in name}
-    assert ours <= names
-    assert not [name for name in names - ours if not name.startswith("amcl_torch-")]
+    assert ours <= files
+    assert not [name for name in files - ours if not name.startswith("amcl_torch-")]

@@ -22,7 +22,12 @@ CITATION = """@inproceedings{wang2024adaptive,
 
 
 def model_card(
-    model: LoadedModel, *, weights: str = "backbone.safetensors", load: str | None = None
+    model: LoadedModel,
+    *,
+    weights: str = "backbone.safetensors",
+    load: str | None = None,
+    license: str | None = None,
+    sections: Sequence[str] = (),
 ) -> str:
     """Return the card in Markdown, with the front matter that the Hugging Face hub reads.
 
@@ -32,6 +37,8 @@ def model_card(
         model: The model, as `open_model` returns it.
         weights: Name of the file of the weights, beside the card.
         load: Python code that loads the file with amcl; None for `amcl.load`.
+        license: Name of the license of the weights on the hub; None leaves a line to fill in.
+        sections: Sections in Markdown, which stand behind the scores.
 
     Example:
         >>> from amcl.checkpoints import open_model
@@ -41,11 +48,12 @@ def model_card(
     """
     load = load or f"import amcl\n\nbackbone = amcl.load({json.dumps(weights)})"
     parts = [
-        _front_matter(model),
+        _front_matter(model, license),
         _about(model),
         *([] if model.config is None else [_training(model, model.config)]),
         _input(model),
         *_scores(scores_of(model)),
+        *sections,
         f"## How to load it\n\nWith timm alone:\n\n{_python(model.backbone.code(weights))}\n\n"
         f"With amcl:\n\n{_python(load)}",
         *([] if model.config is None else [f"## Citation\n\n```bibtex\n{CITATION}\n```"]),
@@ -63,7 +71,7 @@ def scores_of(model: LoadedModel) -> list[Result]:
     return sorted(results, key=lambda r: (r.data, r.split, r.protocol, r.seed, r.time))
 
 
-def _front_matter(model: LoadedModel) -> str:
+def _front_matter(model: LoadedModel, license: str | None) -> str:
     tags = ["timm", model.backbone.settings.name]
     if model.config is None or not model.config.method.needs_labels:
         tags.insert(0, "self-supervised-learning")
@@ -78,7 +86,9 @@ def _front_matter(model: LoadedModel) -> str:
             "pipeline_tag: image-feature-extraction",
             "tags:",
             *(f"- {json.dumps(tag)}" for tag in tags),
-            "# license: the license of these weights is yours to choose",
+            f"license: {json.dumps(license)}"
+            if license
+            else "# license: the license of these weights is yours to choose",
             "---",
         ]
     )

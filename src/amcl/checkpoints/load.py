@@ -1,4 +1,4 @@
-"""Backbones by what a user names: a run, a checkpoint, a file, a timm model, published weights."""
+"""Backbones by what a user names: a run, a checkpoint, a file, published weights, a model."""
 
 import os
 import warnings
@@ -44,6 +44,8 @@ from amcl.checkpoints.run_folder import RunFolder
 from amcl.checkpoints.weights import load_weights, tables_of
 from amcl.data.images import PerChannel
 from amcl.files import expand_home
+from amcl.pretrained import checked_weights, names, pretrained_model
+from amcl.pretrained.index import similar
 from amcl.seeds import seed_of
 from amcl.settings import finite_number, non_negative, positive_number
 from amcl.tensor_files import read_safetensors
@@ -99,11 +101,12 @@ class UndescribedError(ValueError):
 
 
 def load(source: str | os.PathLike[str]) -> Backbone:
-    """Return the trained backbone of a run folder, a checkpoint or an exported file.
+    """Return the trained backbone of a run folder, a checkpoint, an exported file, or by its name.
 
     Args:
-        source: The folder or file, or published weights, such as `timm:resnet18`. A timm model by
-            its name alone has random weights, with a warning; `open_model` takes more options.
+        source: The folder or file, a model that comes with amcl (`amcl models` lists them), or
+            published weights, such as `timm:resnet18`. A timm model by its name alone has random
+            weights, with a warning; `open_model` takes more options.
 
     Returns:
         A module that turns images (N, C, S, S) of its `channels` into features (N, D). Its
@@ -118,6 +121,9 @@ def load(source: str | os.PathLike[str]) -> Backbone:
         ...     backbone = load(Path(folder) / "backbone.safetensors")
         >>> backbone.dim, backbone.image_size
         (64, 32)
+        >>> backbone = load("cifar10-resnet10-simclr-amcl")
+        >>> backbone.dim, backbone.image_size
+        (128, 32)
     """
     model = open_model(os.fspath(source))
     if model.untrained:
@@ -151,6 +157,8 @@ def open_model(
     - Weights of other tools (.safetensors, .pt, .pth, .bin, .ckpt, .tar): `backbone` names the
       timm model, with `width`, `stem`, `patch` and `pool` as in pre-training. The weights are found
       in the file, whatever stands before their keys; `prefix` chooses where there are several.
+    - A model that comes with amcl, by a name that `amcl models` lists: its file is compared with
+      its checksum, and it takes no options.
     - Published weights: `timm:NAME` for timm's, `hf:OWNER/NAME` for those of the Hugging Face hub
       in timm's layout (as `hf-hub:`; `local-dir:FOLDER` for a folder of the same files),
       `torchvision:NAME`. With `image_size` or `patch` they are adapted, and a note says so.
@@ -159,7 +167,7 @@ def open_model(
     Files are read without running code in them.
 
     Args:
-        source: A folder, a file, published weights, or a timm model.
+        source: A folder, a file, a model that comes with amcl, published weights, or a timm model.
         backbone: Name of the timm model whose weights a file holds.
         width: Factor of all widths of the network.
         stem: Stem of the network, as in `BackboneSettings`.
@@ -224,7 +232,8 @@ def open_start(
     if model.untrained:
         raise ValueError(
             f"{name!r} is a timm model without weights: timm:{name} takes those of timm. A run "
-            f"starts from a run folder, a checkpoint, a file of weights, {FORMS}."
+            f"starts from a run folder, a checkpoint, a file of weights, a model of `amcl models`, "
+            f"{FORMS}."
         )
     return model
 
@@ -244,6 +253,8 @@ def _open(name: str, options: _Options, seed: int) -> LoadedModel:
         return _of_file(name, path, options)
     if is_published(name):
         return _of_hub(name, options)
+    if name in names():
+        return _of_pretrained(name, options)
     if timm.is_model(name):
         return _of_timm(name, options, seed)
     if len(Path(name).parts) != 1 or path.suffix in ENDINGS or not name:
@@ -253,7 +264,19 @@ def _open(name: str, options: _Options, seed: int) -> LoadedModel:
             f"there is no file or folder {name!r}, and {name.partition(':')[0]!r} is none of "
             f"{', '.join(SOURCES)}: published weights are {FORMS}."
         )
+    if near := similar(name):
+        raise ValueError(
+            f"there is no file or folder {name!r}, and no model that comes with amcl is called so: "
+            f"did you mean {', '.join(near)}?"
+        )
     raise ValueError(f"there is no file or folder {name!r}, and {unknown_model(name)}")
+
+
+def _of_pretrained(name: str, options: _Options) -> LoadedModel:
+    """Return a model that comes with amcl."""
+    model = _of_file(name, checked_weights(name), options)
+    trained_on = pretrained_model(name).notes[0]
+    return replace(model, notes=(trained_on, f"`amcl models show {name}` shows its card"))
 
 
 def _of_hub(name: str, options: _Options) -> LoadedModel:

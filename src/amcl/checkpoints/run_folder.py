@@ -11,6 +11,7 @@ from amcl.config import Config
 from amcl.config.fields import without_effect
 from amcl.errors import RunError
 from amcl.files import is_free, write_text
+from amcl.pretrained.index import no_run
 from amcl.tensor_files import read_safetensors
 from amcl.text_files import require
 
@@ -67,7 +68,7 @@ class RunFolder(TrainingFolder):
     def read_config(self) -> Config:
         """Return the configuration of the run."""
         if not self.path.exists():
-            raise RunError(f"the run folder {self.path} does not exist.")
+            raise RunError(f"the run folder {self.path} does not exist.{no_run(self.path)}")
         if not self.config.is_file():
             raise RunError(f"{self.path} is no run folder: it has no {self.config.name}.")
         return Config.from_file(self.config)

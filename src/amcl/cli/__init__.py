@@ -22,6 +22,7 @@ GROUPS = {
         "doctor": "show versions, devices, data folders and what is missing",
         "data": "fetch a named data set",
         "recipes": "list recipes, or show one",
+        "models": "list trained models that come with amcl, or show one",
     },
     "Train": {
         "pretrain": "train a backbone on images, labeled or not",

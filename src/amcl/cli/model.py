@@ -16,8 +16,9 @@ Model = Annotated[
     tyro.conf.Positional,
     tyro.conf.arg(
         metavar="MODEL",
-        help="A run folder, a checkpoint of it, a file of weights, published weights "
-        "(timm:NAME, hf:OWNER/NAME, torchvision:NAME), or a timm model by name.",
+        help="A run folder, a checkpoint of it, a file of weights, a model that comes with amcl "
+        "(`amcl models` lists them), published weights (timm:NAME, hf:OWNER/NAME, "
+        "torchvision:NAME), or a timm model by name.",
     ),
 ]
 
@@ -50,7 +51,7 @@ class NetworkOptions:
         """Load a model, and log what was chosen on behalf of the user.
 
         Args:
-            source: A run folder, a checkpoint, a file of weights, or a timm model by name.
+            source: What the user named, as `open_model` takes it.
             seed: Seed of random weights.
 
         Returns:

@@ -54,9 +54,9 @@ Without --recipe and --config, settings start from the recipe of the data set an
 defaults below are those: `amcl pretrain --data FOLDER --help-all` shows the defaults for a
 folder, `--method METHOD --help-all` the options of a method.
 
-With --init, training continues from trained weights: a run, a checkpoint, a file, timm:NAME,
-hf:OWNER/NAME or torchvision:NAME. Network and images are by default those of that run or model,
-and settings those of the recipe of continued pre-training.""",
+With --init, training continues from trained weights: a run, a checkpoint, a file, a model of
+`amcl models`, timm:NAME, hf:OWNER/NAME or torchvision:NAME. Network and images are by default
+those of that run or model, and settings those of the recipe of continued pre-training.""",
     main=(
         "data",
         "out",

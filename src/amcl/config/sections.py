@@ -120,8 +120,8 @@ class RunSettings:
     those of a part."""
     init: str | None = None
     """Start from trained weights: a run folder, a checkpoint, a file of weights (with --backbone),
-    timm:NAME, hf:OWNER/NAME or torchvision:NAME; none: from random weights (LGP: from a run of MAE
-    of its own)."""
+    a model of `amcl models`, timm:NAME, hf:OWNER/NAME or torchvision:NAME; none: from random
+    weights (LGP: from a run of MAE of its own)."""
     seed: int = 0
     """Weights, order, views: everything random follows from it."""
     probe_every: int = field(default=10, metadata=MEASURING)

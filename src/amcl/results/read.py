@@ -9,6 +9,7 @@ from typing import Any, NotRequired, TypedDict
 from amcl.checkpoints.evaluations import Result, read_results
 from amcl.config.fields import effect_of
 from amcl.files import expand_home
+from amcl.pretrained.index import no_run
 from amcl.results.record import Record
 from amcl.text_files import read_toml, require
 
@@ -136,7 +137,8 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _read_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ValueError(f"{path.parent} is no run folder: it has no config.toml.")
+        hint = no_run(path.parent)
+        raise ValueError(f"{path.parent} is no run folder: it has no config.toml.{hint}")
     try:
         settings = flat(read_toml(path))
     except ValueError as error:
