@@ -26,6 +26,13 @@ def evidence():
 
 
 @pytest.fixture(scope="module")
+def recorded(evidence):  # its folder is on the path since that was loaded
+    import evidence_studies
+
+    return evidence_studies
+
+
+@pytest.fixture(scope="module")
 def text(evidence):
     """Both pages, one after the other."""
     return "".join(page.read_text(encoding="utf-8") for page in evidence.PAGES)
@@ -50,9 +57,9 @@ def test_a_table_in_a_page_is_made_anew(evidence, text):
     assert evidence.page(changed) == text
 
 
-def test_all_that_is_kept_is_of_a_study_and_in_a_page(evidence, text):
-    studies = evidence.studies()
-    kept = sorted(path.stem for path in evidence.FOLDER.glob("*.json"))
+def test_all_that_is_kept_is_of_a_study_and_in_a_page(recorded, text):
+    studies = recorded.studies()
+    kept = sorted(path.stem for path in recorded.FOLDER.glob("*.json"))
     assert kept
     for name in kept:
         assert f"<!-- {name} -->" in text
@@ -96,10 +103,10 @@ def kept(study, values, command=None):
 
 
 def test_records_of_a_part_of_a_grid_join_those_of_the_same_command(
-    evidence, monkeypatch, tmp_path
+    recorded, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
-    study = evidence.Study(
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path)
+    study = recorded.Study(
         name="x", about="", options="--tau 0.1", protocol="", grid=["seed=0,1,2", "lr=0.1,0.2"]
     )
     assert study.part(["seed=2"]) == ["seed=2", "lr=0.1,0.2"]
@@ -107,15 +114,15 @@ def test_records_of_a_part_of_a_grid_join_those_of_the_same_command(
     for wrong in ("seed=3", "tau=0.1"):
         with pytest.raises(SystemExit, match=f"--grid {wrong}: .*seed=0,1,2"):
             study.part([wrong])
-    assert evidence.kept_runs(study) == []
+    assert recorded.kept_runs(study) == []
     kept(study, {"seed": "0"}, command=study.command.replace("seed=0,1,2", "seed=0,1"))
-    assert evidence.kept_runs(study) == [{"values": {"seed": "0"}}]
+    assert recorded.kept_runs(study) == [{"values": {"seed": "0"}}]
     kept(study, {"seed": "0"}, command=study.command.replace("--tau 0.1", "--tau 0.2"))
-    assert evidence.kept_runs(study) == []
+    assert recorded.kept_runs(study) == []
 
 
-def test_of_two_records_with_the_same_values_the_newer_counts(evidence):
+def test_of_two_records_with_the_same_values_the_newer_counts(recorded):
     old = [{"values": {"seed": "0"}, "was": 1}, {"values": {"seed": "1"}, "was": 1}]
     new = [{"values": {"seed": "1"}, "was": 2}, {"values": {"seed": "2"}, "was": 2}]
-    assert evidence.joined(old, new) == [old[0], *new]
-    assert evidence.joined(old, new[1:] + new[:1]) == [old[0], *new]  # in the order of the old ones
+    assert recorded.joined(old, new) == [old[0], *new]
+    assert recorded.joined(old, new[1:] + new[:1]) == [old[0], *new]  # in the order of the old ones
