@@ -14,7 +14,7 @@ from amcl.cli import main
 from amcl.errors import Interrupted
 from amcl.experiments import ENTRIES, SCALES, reproduce
 from amcl.experiments.estimate import seconds
-from amcl.experiments.reproduce import runs_of
+from amcl.experiments.reproduce import runs_of, work_of
 from amcl.methods import make_method
 from amcl.results import Record
 from amcl.sweep import SweepFolder
@@ -207,7 +207,8 @@ def test_the_list(capsys, monkeypatch):
     for name, entry in ENTRIES.items():
         assert name in told
         assert not entry.detection or f"{name} " in told
-    assert "about, on 2 cores" in told
+    assert "on 2 cores with --jobs 2" in told
+    assert re.search(r"all of them, shared runs once +\d+ ", told)
 
 
 def test_the_papers_scale_has_the_papers_settings():
@@ -259,7 +260,8 @@ def test_the_cpu_scale_is_small_and_fixed():
             assert point.config.data.source == "cifar10"
             if not point.config.backbone.name.endswith("vit"):
                 assert point.config.optimizer.name == "adamw"
-    hours = seconds(runs_of(ENTRIES["figure-3"], SCALES["cpu"]), gpu=False) / 3600
+    cpu = SCALES["cpu"]
+    hours = seconds(work_of([ENTRIES["figure-3"]], cpu), cpu.protocols, gpu=False) / 3600
     assert 0.1 < hours < 10
 
 

@@ -105,28 +105,8 @@ class SharedRuns:
         Returns:
             The tables, and a name of the images that the protocols evaluated on.
         """
-        if not seeds or len(set(seeds)) < len(seeds):
-            raise ValueError(
-                f"--seeds must name one or more, each once, as in 0 1 2; got {[*seeds]}."
-            )
-        metrics = [cell.metric for spec in specs for cell in spec.cells]
-        protocols = list(
-            dict.fromkeys(m.protocol for m in metrics if m.protocol is not None and not m.scratch)
-        )
-        labels = list(dict.fromkeys(m.key for m in metrics if m.source == "few-labels"))
         try:
-            records = sweep(
-                self.points(specs, seeds),
-                self.path,
-                jobs=jobs,
-                protocols=protocols,
-                split=self.split,
-                settings=self._protocols(labels),
-                required_metrics={"few-labels": labels},
-                again=again,
-                others=False,
-                tell=tell,
-            )
+            records = self.carry_out(specs, seeds, jobs=jobs, again=again, tell=tell)
             by_name = {record.name: record for record in records}
             tables = [self._fill_table(spec, seeds, by_name) for spec in specs]
         except Interrupted as interrupted:
@@ -138,7 +118,39 @@ class SharedRuns:
                 f"there is not one number to show: {tables[0].problems[0]}. --again repeats runs "
                 "that failed."
             )
-        return tables, self._images_name(protocols, records)
+        return tables, self._images_name(_protocols_of(specs), records)
+
+    def carry_out(
+        self,
+        specs: Sequence[TableSpec],
+        seeds: Sequence[int],
+        *,
+        jobs: int = 1,
+        again: bool = False,
+        tell: Tell = print,
+    ) -> list[Record]:
+        """Carry out the runs of tables that are missing, and return the records of all of them.
+
+        The arguments are those of `fill`.
+        """
+        if not seeds or len(set(seeds)) < len(seeds):
+            raise ValueError(
+                f"--seeds must name one or more, each once, as in 0 1 2; got {[*seeds]}."
+            )
+        metrics = [cell.metric for spec in specs for cell in spec.cells]
+        labels = list(dict.fromkeys(m.key for m in metrics if m.source == "few-labels"))
+        return sweep(
+            self.points(specs, seeds),
+            self.path,
+            jobs=jobs,
+            protocols=_protocols_of(specs),
+            split=self.split,
+            settings=self._protocols(labels),
+            required_metrics={"few-labels": labels},
+            again=again,
+            others=False,
+            tell=tell,
+        )
 
     def run(self, config: Config, seed: int) -> Path:
         """Return the folder of a run."""
@@ -197,15 +209,15 @@ class SharedRuns:
             if record.status != "complete":
                 problems.append(f"seed {seed} {record.status}: {record.reason}")
             if record.status in MEASURED:
-                value = self._value(cell.metric, record, cell.config, seed)
+                value = self.value(cell.metric, record, cell.config, seed)
                 if value is None:
                     problems.append(f"seed {seed}: too few labeled images")
                 else:
                     values[seed] = value
-                    images = images or self._images(cell.metric, record)
+                    images = images or self.images(cell.metric, record)
         return Measurement.of(values, images), problems
 
-    def _value(self, metric: Metric, record: Record, config: Config, seed: int) -> float | None:
+    def value(self, metric: Metric, record: Record, config: Config, seed: int) -> float | None:
         """Return the number of a run; None where a set has too few labels for it."""
         run = SweepFolder(self.path).run(record.name)
         if metric.scratch:
@@ -220,7 +232,7 @@ class SharedRuns:
                 return numbers.get(metric.key)
         raise RuntimeError(f"{record.name} was not evaluated by {metric.source}")
 
-    def _images(self, metric: Metric, record: Record) -> int | None:
+    def images(self, metric: Metric, record: Record) -> int | None:
         """Return the number of images of an accuracy; None where the metric is no accuracy."""
         if metric.protocol is None or not is_accuracy(metric.key):
             return None
@@ -260,6 +272,12 @@ class SharedRuns:
         numbers: dict[str, float] = read_json(path)
         require(numbers, dict[str, float], path)
         return numbers
+
+
+def _protocols_of(specs: Sequence[TableSpec]) -> list[str]:
+    """Return the protocols of tables, but for those that start from random weights."""
+    metrics = [cell.metric for spec in specs for cell in spec.cells]
+    return list(dict.fromkeys(m.protocol for m in metrics if m.protocol and not m.scratch))
 
 
 def pair_metrics(sample: PairSample) -> dict[str, float]:
