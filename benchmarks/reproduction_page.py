@@ -30,7 +30,6 @@ sys.path.insert(0, str(Path(__file__).parent))  # also where a test loads this f
 import evidence
 import reproduction
 from reproduction_claims import (
-    COST,
     RULE,
     VERDICTS,
     Claim,
@@ -38,6 +37,7 @@ from reproduction_claims import (
     Finding,
     Tables,
     claims,
+    cost_findings,
     find,
 )
 
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 PAGE = evidence.DOCS / "reproduction.md"
 PICTURES = evidence.DOCS / "images"
 TABLE_7 = evidence.RESULTS / "table_7.csv"
-STEP = "GFLOPs an image, forward and backward"
-"""Number of table 8 that the verdict on the cost is about."""
 
 INTRODUCTION = """# Reproduction of the paper
 
@@ -59,7 +57,7 @@ holds here. [Results](results.md) has fewer questions with more seeds and a larg
 
 SETTINGS = """## What was run
 
-Scale `night`: {about}.
+Everything but tables 7 and 8 and figure 2 is of scale `night`:
 
 - **Images**: the same 5,120 of CIFAR-10's training images for all, whatever set the paper has; test
   accuracies are on its 10,000 test images. Labels are those of the 5,120 images. Settings were
@@ -102,7 +100,7 @@ def page(records: reproduction.Records) -> str:
         alt = "Gain of each claim that has a number in the paper, here and in the paper"
         parts.append(f"![{alt}; the table has the numbers.](images/reproduction-claims.png)")
     parts += ["## Claims", _claims_table(findings), "## How a verdict is made", RULE]
-    parts.append(SETTINGS.format(about=reproduction.SCALE.about, seeds=reproduction.SCALE.seeds))
+    parts.append(SETTINGS.format(seeds=reproduction.SCALE.seeds))
     if made:
         parts.append(_machine(made))
     for entry in ENTRIES.values():
@@ -126,18 +124,9 @@ def tables_of(records: reproduction.Records) -> dict[str, list[FilledTable]]:
 def findings_of(filled: Mapping[str, Sequence[FilledTable]]) -> list[Finding]:
     """Return all claims with what was measured."""
     tables = Tables(filled)
-    return [*(find(claim, tables) for claim in claims(tables)), cost_finding()]
-
-
-def cost_finding() -> CostFinding:
-    """Return the claim on the cost with what was counted."""
-    numbers = counts().get("table-8", {"numbers": {"rows": []}})["numbers"]["rows"]
-    increases = {
-        method: 100 * (float(amcl) / float(base) - 1)
-        for method, label, base, amcl, _ in numbers
-        if label.startswith(STEP)
-    }
-    return CostFinding(COST, {}, increases)
+    kept = counts().get("table-8")
+    costs = cost_findings(kept["numbers"]["rows"] if kept else [])
+    return [*(find(claim, tables) for claim in claims(tables)), *costs]
 
 
 def _table_7(table: FilledTable) -> FilledTable:

@@ -67,7 +67,7 @@ class Options:
     """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
     detection_data: str | None = None
     """Folder in COCO's layout that the detectors of table-7 are trained on; none: coco in the data
-    folder (at scales smoke and cpu: built-in pictures of shapes)."""
+    folder (at other scales than paper: built-in pictures of shapes)."""
     seeds: int | None = None
     """Number of seeds; none: that of the scale."""
     jobs: int = 1
