@@ -298,12 +298,12 @@ def carry_out(names: Sequence[str], jobs: int, again: bool = False) -> None:
             spec = TableSpec(name="batch", title="", how_to_read="", cells=cells, x="number")
             try:
                 shared.carry_out([spec], [batch[0].seed], jobs=jobs, again=again, tell=_tell)
+                keep(batch, shared, records)
             except Interrupted as interrupted:
                 keep([run for run in batch if not run.has_scratch], shared, records)
-                records.write(every)
                 raise interrupted.with_message("stopped; the same command resumes.") from None
-            keep(batch, shared, records)
-            records.write(every)
+            finally:
+                records.write(every)
 
 
 def _tell(line: str) -> None:

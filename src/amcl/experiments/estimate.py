@@ -33,7 +33,7 @@ START = 3.0
 EVALUATION = {"knn": 1.0, "linear": 3.0, "few-labels": 6.0, "pairs": 3.0}
 """Seconds of a core for features of 15,000 small images and what is made of them; no other protocol
 than those that train a network takes longer."""
-DETECTION = 0.02
+DETECTION = 0.03
 """Seconds of a core for an image of a detector's training."""
 
 
