@@ -323,6 +323,7 @@ def count(name: str) -> None:
         "networks": networks,
         "how_to_read": topic.how_to_read,
         "header": topic.table.header,
+        "left": topic.table.left,
         "rows": [[_plain(cell) for cell in row] for row in topic.table.rows],
         "notes": list(topic.notes),
         "numbers": {"header": numbers.header, "rows": numbers.rows},

@@ -243,7 +243,14 @@ def _section(entry: Entry, tables: Sequence[FilledTable], runs: int, missing: in
     if entry.count is not None:
         return [*parts, *_counted(entry.name), _command(f"amcl reproduce {entry.name}")]
     if missing:
-        parts.append(f"**Not carried out yet**: {missing} of {plural(runs, 'run')}.")
+        parts.append(
+            f"**Not carried out yet** at scale `{scale}`: {missing} of {plural(runs, 'run')}."
+        )
+    if entry.detection:
+        parts.append(
+            "Detectors are trained and measured on drawn pictures of circles, squares and "
+            "triangles, which say nothing of photographs."
+        )
     if entry.name == "table-7" and missing == runs:
         parts.append(
             "These numbers were recorded at scale `cpu`, with one seed, by `amcl reproduce table-7 "
@@ -280,14 +287,18 @@ def counts() -> dict[str, Any]:
 
 
 def _counted(name: str) -> list[str]:
+    """Return the section of an entry that trains nothing."""
     kept = counts().get(name)
     if kept is None:
         return ["**Not carried out yet.**"]
     rows = [[Cell(text, note) for text, note in row] for row in kept["rows"]]
-    table = Table(kept["header"], rows, left=2).to_markdown().rstrip()
+    table = Table(kept["header"], rows, left=kept["left"]).to_markdown().rstrip()
     parts = [f"Counted on the networks of {kept['networks']}: nothing is trained."]
     parts += [kept["how_to_read"]]
-    parts += [f"![{name}; the table has the numbers.](images/{p}.png)" for p in kept["pictures"]]
+    parts += [
+        f"![{ENTRIES[name].title}; the table has the numbers.](images/{picture}.png)"
+        for picture in kept["pictures"]
+    ]
     return [*parts, table, *(f"Note: {note}" for note in kept["notes"])]
 
 

@@ -139,7 +139,7 @@ def test_a_page_without_records_fills_nothing(tmp_path):
         section = text.split(f"\n## {name.replace('-', ' ').capitalize()}\n")[1].split("\n## ")[0]
         if entry.make is not None:
             runs = len(reproduction.runs_of([name]))
-            assert f"**Not carried out yet**: {runs} of {runs} runs." in section
+            assert f"**Not carried out yet** at scale `night`: {runs} of {runs} runs." in section
             assert f"amcl reproduce {name} --scale night" in section
             assert (name == "table-7") == ("|" in section)  # which was recorded at another scale
     rows = [line for line in text.splitlines() if line.endswith("| not carried out yet |")]
