@@ -37,11 +37,13 @@ from amcl.text_files import to_json
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where a test loads this file by its path
 
-import evidence
+from evidence_studies import FOLDER as EVIDENCE
+from evidence_studies import training_facts
 
 SCALE = SCALES["night"]
 RUNS = Path("reproduce") / SCALE.name / "runs"
-FOLDER = evidence.FOLDER / "reproduction"
+FOLDER = EVIDENCE / "reproduction"
+DOCS = Path(__file__).parents[1] / "docs"
 RECORDS = FOLDER / f"{SCALE.name}.json"
 COUNTS = FOLDER / "counts.json"
 BATCH = 12
@@ -258,7 +260,7 @@ def _entry(run: Run, record: Record, shared: SharedRuns) -> dict[str, Any]:
             metrics[key] = float(f"{value:.6g}")
         if (count := shared.images(metric, record)) is not None:
             images[key] = count
-    return entry | evidence.training_facts(SweepFolder(shared.path).run(run.name))
+    return entry | training_facts(SweepFolder(shared.path).run(run.name))
 
 
 def batches(runs: Iterable[Run]) -> Iterator[list[Run]]:
@@ -332,7 +334,7 @@ def count(name: str) -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     COUNTS.write_text(to_json(counts) + "\n", encoding="utf-8")
     for picture, figure in topic.pictures.items():
-        path = evidence.DOCS / "images" / f"reproduction-{picture}.png"
+        path = DOCS / "images" / f"reproduction-{picture}.png"
         figure.savefig(path, dpi=DPI, metadata={"Source": f"amcl reproduce {name}"})
 
 

@@ -27,7 +27,6 @@ from amcl.results.formatting import plural
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where a test loads this file by its path
 
-import evidence
 import reproduction
 from reproduction_claims import (
     RULE,
@@ -44,15 +43,15 @@ from reproduction_claims import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PAGE = evidence.DOCS / "reproduction.md"
-PICTURES = evidence.DOCS / "images"
-TABLE_7 = evidence.RESULTS / "table_7.csv"
+PAGE = reproduction.DOCS / "reproduction.md"
+PICTURES = reproduction.DOCS / "images"
+TABLE_7 = Path(__file__).parent / "results" / "table_7.csv"
 
 INTRODUCTION = """# Reproduction of the paper
 
 Every table and figure of the paper, carried out by [`amcl reproduce`](reports.md) at a scale that
 two cores finish in a few hours, claim by claim: the paper's number, ours, and whether the claim
-holds here. [Results](results.md) has fewer questions with more seeds and a larger network.
+holds here. [Results](results.md) asks fewer questions and answers them with longer training.
 """
 
 SETTINGS = """## What was run
