@@ -46,7 +46,7 @@ FOLDER = EVIDENCE / "reproduction"
 DOCS = Path(__file__).parents[1] / "docs"
 RECORDS = FOLDER / f"{SCALE.name}.json"
 COUNTS = FOLDER / "counts.json"
-BATCH = 12
+BATCH = 24
 """Number of runs between two times that records are written."""
 
 
@@ -264,10 +264,10 @@ def _entry(run: Run, record: Record, shared: SharedRuns) -> dict[str, Any]:
 
 
 def batches(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Return runs in groups of the same seed and protocols."""
-    groups: dict[tuple[int, frozenset[str]], list[Run]] = {}
+    """Return runs in groups of the same protocols."""
+    groups: dict[frozenset[str], list[Run]] = {}
     for run in runs:
-        groups.setdefault((run.seed, run.protocols), []).append(run)
+        groups.setdefault(run.protocols, []).append(run)
     for group in groups.values():
         for start in range(0, len(group), BATCH):
             yield group[start : start + BATCH]
@@ -292,14 +292,10 @@ def carry_out(names: Sequence[str], jobs: int, again: bool = False) -> None:
         missing = [run for run in of_entry if records.lacks(run, again)]
         print(f"{name}: {len(of_entry)} runs, {len(missing)} of them without a record", flush=True)
         for batch in batches(missing):
-            cells = tuple(
-                CellSpec(labels={"number": key}, config=run.config, metric=metric)
-                for run in batch
-                for key, metric in run.metrics.items()
-            )
-            spec = TableSpec(name="batch", title="", how_to_read="", cells=cells, x="number")
+            points = [shared.point(run.config, run.seed) for run in batch]
+            metrics = [metric for run in batch for metric in run.metrics.values()]
             try:
-                shared.carry_out([spec], [batch[0].seed], jobs=jobs, again=again, tell=_tell)
+                shared.carry_out(points, metrics, jobs=jobs, again=again, tell=_tell)
                 keep(batch, shared, records)
             except Interrupted as interrupted:
                 keep([run for run in batch if not run.has_scratch], shared, records)

@@ -91,14 +91,13 @@ def _training(config: Config, images: int, gpu: bool) -> float:
 def _evaluation(source: str, settings: Any, config: Config, images: int, gpu: bool) -> float:
     """Return the time of one source of numbers."""
     if source == "finetune":  # one view, forward and backward
-        passes = 3.0 * settings.epochs * images
-        return passes * _flops_of(config) / (GPU if gpu else CPU) + (
-            0.0 if gpu else settings.epochs * images * VIEWS / 2
-        )
+        time: float = settings.epochs * images * 3.0 * _flops_of(config) / (GPU if gpu else CPU)
+        return time if gpu else time + settings.epochs * images * VIEWS / 2
     if gpu:
         return 0.0
     if source == "detect":
-        return DETECTION * (settings.epochs or 0) * (settings.subset or 0)
+        passes: int = (settings.epochs or 0) * (settings.subset or 0)
+        return DETECTION * passes
     return EVALUATION.get(source, 0.0)
 
 

@@ -105,8 +105,14 @@ class SharedRuns:
         Returns:
             The tables, and a name of the images that the protocols evaluated on.
         """
+        if not seeds or len(set(seeds)) < len(seeds):
+            raise ValueError(
+                f"--seeds must name one or more, each once, as in 0 1 2; got {[*seeds]}."
+            )
+        metrics = [cell.metric for spec in specs for cell in spec.cells]
         try:
-            records = self.carry_out(specs, seeds, jobs=jobs, again=again, tell=tell)
+            points = self.points(specs, seeds)
+            records = self.carry_out(points, metrics, jobs=jobs, again=again, tell=tell)
             by_name = {record.name: record for record in records}
             tables = [self._fill_table(spec, seeds, by_name) for spec in specs]
         except Interrupted as interrupted:
@@ -118,32 +124,32 @@ class SharedRuns:
                 f"there is not one number to show: {tables[0].problems[0]}. --again repeats runs "
                 "that failed."
             )
-        return tables, self._images_name(_protocols_of(specs), records)
+        return tables, self._images_name(_protocols_of(metrics), records)
 
     def carry_out(
         self,
-        specs: Sequence[TableSpec],
-        seeds: Sequence[int],
+        points: Sequence[Point],
+        metrics: Sequence[Metric],
         *,
         jobs: int = 1,
         again: bool = False,
         tell: Tell = print,
     ) -> list[Record]:
-        """Carry out the runs of tables that are missing, and return the records of all of them.
+        """Carry out those of the runs that are missing, and return the records of all of them.
 
-        The arguments are those of `fill`.
+        Args:
+            points: The runs, each once.
+            metrics: What is measured of each of them by a protocol.
+            jobs: Number of runs at once.
+            again: Whether to repeat runs that diverged or failed.
+            tell: Function that prints a line for each run that ended.
         """
-        if not seeds or len(set(seeds)) < len(seeds):
-            raise ValueError(
-                f"--seeds must name one or more, each once, as in 0 1 2; got {[*seeds]}."
-            )
-        metrics = [cell.metric for spec in specs for cell in spec.cells]
         labels = list(dict.fromkeys(m.key for m in metrics if m.source == "few-labels"))
         return sweep(
-            self.points(specs, seeds),
+            points,
             self.path,
             jobs=jobs,
-            protocols=_protocols_of(specs),
+            protocols=_protocols_of(metrics),
             split=self.split,
             settings=self._protocols(labels),
             required_metrics={"few-labels": labels},
@@ -274,9 +280,8 @@ class SharedRuns:
         return numbers
 
 
-def _protocols_of(specs: Sequence[TableSpec]) -> list[str]:
-    """Return the protocols of tables, but for those that start from random weights."""
-    metrics = [cell.metric for spec in specs for cell in spec.cells]
+def _protocols_of(metrics: Sequence[Metric]) -> list[str]:
+    """Return the protocols of metrics, but for those that start from random weights."""
     return list(dict.fromkeys(m.protocol for m in metrics if m.protocol and not m.scratch))
 
 
