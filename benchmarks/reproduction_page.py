@@ -314,7 +314,7 @@ def _in_picture(finding: Finding) -> bool:
 def claims_chart(findings: Sequence[Finding]) -> "Figure":
     """Return a chart of the gains that the paper has numbers for, here and there."""
     shown = [finding for finding in findings if _in_picture(finding)]
-    figure = figure_of(7.2, 1.0 + 0.3 * len(shown))
+    figure = figure_of(9.0, 1.0 + 0.3 * len(shown))
     ax = figure.subplots()
     ax.axvline(0, color=FAINT, lw=1)
     for row, finding in enumerate(shown):
@@ -323,7 +323,7 @@ def claims_chart(findings: Sequence[Finding]) -> "Figure":
         ax.plot(finding.difference.mean, row, "o", color=BLUE, ms=5)
         label = "paper" if not row else None
         ax.plot(finding.claim.paper, row, "D", mfc="none", color=VERMILION, ms=6, label=label)
-    ax.set_yticks(range(len(shown)), [plain(f.claim.text, 70) for f in shown])
+    ax.set_yticks(range(len(shown)), [plain(f.claim.text, 100) for f in shown])
     ax.set_ylim(len(shown) - 0.5, -0.5)
     ax.set_xlabel("gain in points", fontsize=9)
     bare(ax)

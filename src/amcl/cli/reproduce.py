@@ -100,15 +100,16 @@ def main(args: list[str]) -> None:
     detection_data = {
         n: options.detection_data if e.detection else None for n, e in entries.items()
     }
+    extents = {name: _extent([entry], scale, options) for name, entry in entries.items()}
     for name, entry in entries.items():
         if entry.make is not None:  # what is missing is an error before anything is run
             tables_of(entry, scale, options.data, options.data_root, detection_data[name])
     if len(entries) > 1:
-        _announce("all together", list(entries.values()), scale, options)
+        _announce("all together", _extent(list(entries.values()), scale, options), scale)
     try:
         for name, entry in entries.items():
             if entry.make is not None:
-                _announce(name, [entry], scale, options)
+                _announce(name, extents[name], scale)
             page = reproduce(
                 name,
                 scale=options.scale,
@@ -130,9 +131,9 @@ def main(args: list[str]) -> None:
         ) from interrupted
 
 
-def _announce(name: str, entries: Sequence[Entry], scale: Scale, options: Options) -> None:
+def _announce(name: str, extent: tuple[int, str], scale: Scale) -> None:
     """Print the number of runs of entries, and about how long they take."""
-    runs, time = _extent(entries, scale, options)
+    runs, time = extent
     print_line(f"{name}: {plural(runs, 'run')}, about {time}, {_machine(scale)}, if all are new")
 
 

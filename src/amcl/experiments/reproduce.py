@@ -94,12 +94,12 @@ def tables_of(
     if entry.make is None:
         raise RuntimeError(f"{entry.name} has no runs")
     sets = sets_of(entry, scale, data)
-    specs = entry.make(scale, sets)
     if missing := missing_sets(sets, data_root):
         raise RunError(
             f"{entry.name} at --scale {scale.name} needs data that are not there. "
             f"{' '.join(missing)} Or choose others with --data."
         )
+    specs = entry.make(scale, sets)
     _require_labels(specs, sets)
     if entry.detection:
         settings = _with_detection(entry, scale, detection_data, data_root)
