@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from amcl.cli import main
 from amcl.errors import Interrupted
 from amcl.experiments import ENTRIES, SCALES, reproduce
 from amcl.experiments.estimate import seconds
-from amcl.experiments.reproduce import runs_of
+from amcl.experiments.reproduce import runs_of, work_of
 from amcl.methods import make_method
 from amcl.results import Record
 from amcl.sweep import SweepFolder
@@ -207,7 +208,8 @@ def test_the_list(capsys, monkeypatch):
     for name, entry in ENTRIES.items():
         assert name in told
         assert not entry.detection or f"{name} " in told
-    assert "about, on 2 cores" in told
+    assert "on 2 cores with --jobs 2" in told
+    assert re.search(r"all of them, shared runs once +\d+ ", told)
 
 
 def test_the_papers_scale_has_the_papers_settings():
@@ -259,7 +261,8 @@ def test_the_cpu_scale_is_small_and_fixed():
             assert point.config.data.source == "cifar10"
             if not point.config.backbone.name.endswith("vit"):
                 assert point.config.optimizer.name == "adamw"
-    hours = seconds(runs_of(ENTRIES["figure-3"], SCALES["cpu"]), gpu=False) / 3600
+    cpu = SCALES["cpu"]
+    hours = seconds(work_of([ENTRIES["figure-3"]], cpu), cpu.protocols, gpu=False) / 3600
     assert 0.1 < hours < 10
 
 
@@ -276,3 +279,54 @@ def test_the_cpu_scale_has_tuned_baselines():
     assert simclr.optimizer.peak_rate(simclr.run.batch_size) == 0.008
     assert cpu.config("cifar10", "barlow").method.lam == 0.02
     assert not cpu.config("cifar10", "simsiam").method.fixed_predictor_rate
+
+
+def test_the_night_scale_is_small_tuned_and_takes_a_night():
+    night = SCALES["night"]
+    work = work_of(list(ENTRIES.values()), night)
+    assert len({each.point.name for each in work}) == len(work) == 393
+    for config in (each.point.config for each in work):
+        assert (config.data.subset, config.data.source) == (5120, "cifar10")
+        steps = config.run.epochs * config.data.subset // config.run.batch_size
+        assert steps == 240 or config.run.epochs in (3, 6)  # figure 4 compares lengths
+        vit = config.backbone.name == "test_vit"
+        assert (config.backbone.name, config.backbone.stem) == ("resnet10t", "standard") or vit
+    simclr, moco = night.config("cifar10", "simclr"), night.config("cifar10", "moco")
+    assert (simclr.method.temperature.tau, simclr.method.projector_last_norm) == (0.1, "plain")
+    assert (moco.method.temperature.tau, moco.method.queue, moco.method.momentum) == (
+        0.2,
+        1024,
+        0.99,
+    )
+    assert simclr.optimizer.peak_rate(256) == moco.optimizer.peak_rate(256) == 0.005
+    assert night.config("cifar10", "simsiam").optimizer.lr == 0.0025
+    assert night.config("cifar10", "barlow").method.projector == (512, 512)
+    hours = seconds(work, night.protocols, gpu=False) / 3600
+    assert 2 < hours < 10
+
+
+def test_shared_runs_and_their_evaluation_count_once():
+    night = SCALES["night"]
+    entries = [ENTRIES["table-1"], ENTRIES["table-3"]]
+    both, alone = work_of(entries, night), work_of(entries[1:], night)
+    assert len(both) == len(alone) == 36
+    time = seconds(alone, night.protocols, gpu=False)
+    assert seconds(both, night.protocols, gpu=False) == pytest.approx(time)
+    trained = [replace(each, sources=frozenset()) for each in alone]
+    assert seconds(trained, night.protocols, gpu=False) < time
+
+
+def test_an_interruption_shows_the_command_that_was_typed(tmp_path, monkeypatch, capsys):
+    interrupt_at(monkeypatch, 1)
+    args = ["figure-3", "table-5", "--scale", "smoke", "--out", str(tmp_path)]
+    assert main(["reproduce", *args]) == 130
+    error = " ".join(capsys.readouterr().err.split())
+    assert f"Resume with: amcl reproduce {' '.join(args)}" in error
+
+
+def test_what_is_missing_for_any_entry_is_an_error_before_anything_is_run(tmp_path, capsys):
+    pictures = picture_folder(tmp_path / "pictures")
+    args = ["--data", str(pictures), "--data-root", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main(["reproduce", "figure-3", "table-7", "--scale", "paper", *args]) == 1
+    assert "table-7 at --scale paper trains detectors on coco" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -1,6 +1,8 @@
 """`amcl reproduce`: the paper's tables and figures."""
 
 import logging
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,9 +15,11 @@ from amcl.cli.options import read_options
 from amcl.cli.output import print_line, results_console, show_page
 from amcl.config import HardwareSettings
 from amcl.data import missing_sets
+from amcl.errors import Interrupted
 from amcl.experiments import ENTRIES, SCALES, reproduce
-from amcl.experiments.estimate import format_time, seconds
-from amcl.experiments.reproduce import entry_of, runs_of, sets_of
+from amcl.experiments.estimate import CORES, format_time, seconds
+from amcl.experiments.paper import Entry
+from amcl.experiments.reproduce import entry_of, sets_of, tables_of, work_of
 from amcl.experiments.scales import Scale, ScaleName
 from amcl.results import Table
 from amcl.results.formatting import plural
@@ -33,12 +37,13 @@ HELP = Help(
             "Run figures with the paper's settings.",
             "amcl reproduce figure-5 figure-9 --scale paper --data-root /data",
         ),
+        ("Run all of it in a few hours.", "amcl reproduce all --scale night --jobs 2"),
         ("See in minutes that all of it works.", "amcl reproduce all --scale smoke"),
     ),
-    details="""Scales: smoke shows that all of it works, in minutes; cpu takes hours on 2 cores,
-with a fixed part of CIFAR-10, a narrow network, few epochs and 3 seeds; paper has the paper's
-settings. Entries of one scale share their runs in one folder, and the same command resumes where
-it was stopped.""",
+    details="""Scales: smoke shows that all of it works, in minutes; night and cpu have a fixed part
+of CIFAR-10, a narrow network, few epochs and 3 seeds: on 2 cores, night takes a few hours for all
+entries, cpu some hours for each; paper has the paper's settings. Entries of one scale share their
+runs in one folder, and the same command resumes where it was stopped.""",
 )
 
 
@@ -62,7 +67,7 @@ class Options:
     """Where named sets lie; none: $AMCL_DATA, or ~/.cache/amcl."""
     detection_data: str | None = None
     """Folder in COCO's layout that the detectors of table-7 are trained on; none: coco in the data
-    folder (at scales smoke and cpu: built-in pictures of shapes)."""
+    folder (at other scales than paper: built-in pictures of shapes)."""
     seeds: int | None = None
     """Number of seeds; none: that of the scale."""
     jobs: int = 1
@@ -92,26 +97,51 @@ def main(args: list[str]) -> None:
         raise ValueError(
             "--detection-data is for table-7, which is not among the names: leave it out."
         )
+    detection_data = {
+        n: options.detection_data if e.detection else None for n, e in entries.items()
+    }
+    extents = {name: _extent([entry], scale, options) for name, entry in entries.items()}
     for name, entry in entries.items():
-        if entry.make is not None:
-            points = runs_of(entry, scale, options.data, options.seeds)
-            time = format_time(seconds(points, gpu=scale.name == "paper"))
-            runs = plural(len(points), "run")
-            print_line(f"{name}: {runs}, about {time} on {_machine(scale)} where none has been run")
-        page = reproduce(
-            name,
-            scale=options.scale,
-            out=options.out,
-            data=options.data,
-            data_root=options.data_root,
-            detection_data=options.detection_data if entry.detection else None,
-            seeds=options.seeds,
-            jobs=options.jobs,
-            hardware=HardwareSettings(accelerator=options.accelerator),
-            again=options.again,
-            tell=print_line,
-        )
-        show_page(page, results)
+        if entry.make is not None:  # what is missing is an error before anything is run
+            tables_of(entry, scale, options.data, options.data_root, detection_data[name])
+    if len(entries) > 1:
+        _announce("all together", _extent(list(entries.values()), scale, options), scale)
+    try:
+        for name, entry in entries.items():
+            if entry.make is not None:
+                _announce(name, extents[name], scale)
+            page = reproduce(
+                name,
+                scale=options.scale,
+                out=options.out,
+                data=options.data,
+                data_root=options.data_root,
+                detection_data=detection_data[name],
+                seeds=options.seeds,
+                jobs=options.jobs,
+                hardware=HardwareSettings(accelerator=options.accelerator),
+                again=options.again,
+                tell=print_line,
+            )
+            show_page(page, results)
+    except Interrupted as interrupted:
+        command = shlex.join(["amcl", "reproduce", *args])
+        raise interrupted.with_message(
+            f"stopped, everything is saved. Resume with: {command}"
+        ) from interrupted
+
+
+def _announce(name: str, extent: tuple[int, str], scale: Scale) -> None:
+    """Print the number of runs of entries, and about how long they take."""
+    runs, time = extent
+    print_line(f"{name}: {plural(runs, 'run')}, about {time}, {_machine(scale)}, if all are new")
+
+
+def _extent(entries: Sequence[Entry], scale: Scale, options: Options) -> tuple[int, str]:
+    """Return the number of different runs of entries, and about how long they take."""
+    work = work_of(entries, scale, options.data, options.seeds)
+    time = seconds(work, scale.protocols, gpu=scale.name == "paper")
+    return len(work), format_time(time)
 
 
 def _expanded(name: str) -> list[str]:
@@ -125,19 +155,19 @@ def _table(scale: Scale, options: Options) -> Table:
         if entry.make is None:
             rows.append([entry.name, entry.title, "nothing", "0", "1 min"])
         else:
-            points = runs_of(entry, scale, options.data, options.seeds)
             needs = ", ".join(
                 f"{name} (missing)" if missing_sets([name], options.data_root) else name
                 for name in sets_of(entry, scale, options.data)
             )
             if entry.detection and scale.protocols["detect"].data is None:
                 needs += f", {entry.detection}"
-            time = format_time(seconds(points, gpu=scale.name == "paper"))
-            rows.append([entry.name, entry.title, needs, str(len(points)), time])
-    about = f"about, on {_machine(scale)}"
-    return Table(("entry", "what it is", "needs", "runs", about), rows, left=5)
+            runs, time = _extent([entry], scale, options)
+            rows.append([entry.name, entry.title, needs, str(runs), time])
+    runs, time = _extent(list(ENTRIES.values()), scale, options)
+    rows.append(["all", "all of them, shared runs once", "", str(runs), time])
+    return Table(("entry", "what it is", "needs", "runs", _machine(scale)), rows, left=5)
 
 
 def _machine(scale: Scale) -> str:
     """Return the machine that estimates of time are for."""
-    return "a GPU" if scale.name == "paper" else "2 cores"
+    return "on a GPU" if scale.name == "paper" else f"on {CORES} cores with --jobs {CORES}"

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from amcl.data import missing_sets
 from amcl.data.named import DATASETS
 from amcl.data.named import data_root as data_root_of
 from amcl.errors import RunError
+from amcl.experiments.estimate import Work
 from amcl.experiments.experiment import run_experiment
 from amcl.experiments.page import Topic, topics_of_pairs, write_page
 from amcl.experiments.paper import ENTRIES, Entry
@@ -43,7 +45,69 @@ def runs_of(
     if entry.make is None:
         return []
     specs = entry.make(scale, sets_of(entry, scale, data))
-    return _shared_runs(scale, Path()).points(specs, range(_count(scale, seeds)))
+    return shared_runs(scale, Path()).points(specs, range(_count(scale, seeds)))
+
+
+def work_of(
+    entries: Sequence[Entry], scale: Scale, data: Sequence[str] = (), seeds: int | None = None
+) -> list[Work]:
+    """Return the runs of entries, each once, with everything that is measured of it.
+
+    Args:
+        entries: The entries; those without runs add nothing.
+        scale: The scale.
+        data: Other sets or folders than the entries have at this scale.
+        seeds: Number of seeds; the default is that of the scale.
+    """
+    points: dict[str, Point] = {}
+    sources: dict[str, set[str]] = {}
+    runs = shared_runs(scale, Path())
+    for entry in entries:
+        if entry.make is None:
+            continue
+        specs = entry.make(scale, sets_of(entry, scale, data))
+        of_entry = {cell.metric.source for spec in specs for cell in spec.cells}
+        for point in runs.points(specs, range(_count(scale, seeds))):
+            points[point.name] = point
+            sources.setdefault(point.name, set()).update(of_entry)
+    return [Work(point, frozenset(sources[name])) for name, point in points.items()]
+
+
+def tables_of(
+    entry: Entry,
+    scale: Scale,
+    data: Sequence[str] = (),
+    data_root: str | None = None,
+    detection_data: str | None = None,
+) -> tuple[list[TableSpec], Mapping[str, Any]]:
+    """Return the tables of an entry that has runs, and the settings of the protocols.
+
+    Whatever the runs need and is not there is an error.
+
+    Args:
+        entry: The entry.
+        scale: The scale.
+        data: Other sets or folders than the entry has at this scale.
+        data_root: Folder of named data sets.
+        detection_data: Folder in COCO's layout that detectors are trained on.
+    """
+    if entry.make is None:
+        raise RuntimeError(f"{entry.name} has no runs")
+    sets = sets_of(entry, scale, data)
+    if missing := missing_sets(sets, data_root):
+        raise RunError(
+            f"{entry.name} at --scale {scale.name} needs data that are not there. "
+            f"{' '.join(missing)} Or choose others with --data."
+        )
+    specs = entry.make(scale, sets)
+    _require_labels(specs, sets)
+    if entry.detection:
+        settings = _with_detection(entry, scale, detection_data, data_root)
+        note = _note_on_images(settings["detect"].data)
+        return [spec.with_note(note) for spec in specs], settings
+    if detection_data is not None:
+        raise ValueError(f"--detection-data is for table-7: {entry.name} trains no detectors.")
+    return specs, scale.protocols
 
 
 def reproduce(
@@ -102,23 +166,8 @@ def reproduce(
             numbers=numbers,
             command=command,
         )
-    if entry.make is None:
-        raise RuntimeError(f"{name} has neither runs nor a count")
-    sets = sets_of(entry, size, data)
-    if missing := missing_sets(sets, data_root):
-        raise RunError(
-            f"{name} at --scale {scale} needs data that are not there. {' '.join(missing)} "
-            "Or choose others with --data."
-        )
-    specs = entry.make(size, sets)
-    _require_labels(specs, sets)
-    settings = size.protocols
-    if entry.detection:
-        settings = _with_detection(entry, size, detection_data, data_root)
-        specs = [spec.with_note(_note_on_images(settings["detect"].data)) for spec in specs]
-    elif detection_data is not None:
-        raise ValueError(f"--detection-data is for table-7: {name} trains no detectors.")
-    runs = _shared_runs(size, folder / "runs", data_root, hardware, settings)
+    specs, settings = tables_of(entry, size, data, data_root, detection_data)
+    runs = shared_runs(size, folder / "runs", data_root, hardware, settings)
     return run_experiment(
         specs,
         runs,
@@ -131,6 +180,33 @@ def reproduce(
         jobs=jobs,
         again=again,
         tell=tell,
+    )
+
+
+def shared_runs(
+    scale: Scale,
+    path: Path,
+    data_root: str | None = None,
+    hardware: HardwareSettings | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> SharedRuns:
+    """Return the folder of the runs that all entries of a scale share.
+
+    Args:
+        scale: The scale.
+        path: The folder.
+        data_root: Folder of named data sets.
+        hardware: Hardware to run on.
+        settings: Settings of the protocols; the default is those of the scale.
+    """
+    base = cache(scale.config)
+    return SharedRuns(
+        path=path,
+        data_root=data_root,
+        hardware=hardware or HardwareSettings(),
+        base_of=lambda config: base(config.data.source, config.method.name),
+        settings=scale.protocols if settings is None else settings,
+        pairs=scale.pairs,
     )
 
 
@@ -169,23 +245,6 @@ def _note_on_images(data: str) -> str:
     return (
         "Detectors are trained on drawn pictures of circles, squares and triangles "
         "(`amcl detect --data builtin`), which say nothing of photographs."
-    )
-
-
-def _shared_runs(
-    scale: Scale,
-    path: Path,
-    data_root: str | None = None,
-    hardware: HardwareSettings | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> SharedRuns:
-    return SharedRuns(
-        path=path,
-        data_root=data_root,
-        hardware=hardware or HardwareSettings(),
-        base_of=lambda config: scale.config(config.data.source, config.method.name),
-        settings=scale.protocols if settings is None else settings,
-        pairs=scale.pairs,
     )
 
 

@@ -110,23 +110,9 @@ class SharedRuns:
                 f"--seeds must name one or more, each once, as in 0 1 2; got {[*seeds]}."
             )
         metrics = [cell.metric for spec in specs for cell in spec.cells]
-        protocols = list(
-            dict.fromkeys(m.protocol for m in metrics if m.protocol is not None and not m.scratch)
-        )
-        labels = list(dict.fromkeys(m.key for m in metrics if m.source == "few-labels"))
         try:
-            records = sweep(
-                self.points(specs, seeds),
-                self.path,
-                jobs=jobs,
-                protocols=protocols,
-                split=self.split,
-                settings=self._protocols(labels),
-                required_metrics={"few-labels": labels},
-                again=again,
-                others=False,
-                tell=tell,
-            )
+            points = self.points(specs, seeds)
+            records = self.carry_out(points, metrics, jobs=jobs, again=again, tell=tell)
             by_name = {record.name: record for record in records}
             tables = [self._fill_table(spec, seeds, by_name) for spec in specs]
         except Interrupted as interrupted:
@@ -138,7 +124,39 @@ class SharedRuns:
                 f"there is not one number to show: {tables[0].problems[0]}. --again repeats runs "
                 "that failed."
             )
-        return tables, self._images_name(protocols, records)
+        return tables, self._images_name(_protocols_of(metrics), records)
+
+    def carry_out(
+        self,
+        points: Sequence[Point],
+        metrics: Sequence[Metric],
+        *,
+        jobs: int = 1,
+        again: bool = False,
+        tell: Tell = print,
+    ) -> list[Record]:
+        """Carry out those of the runs that are missing, and return the records of all of them.
+
+        Args:
+            points: The runs, each once.
+            metrics: What is measured of each of them by a protocol.
+            jobs: Number of runs at once.
+            again: Whether to repeat runs that diverged or failed.
+            tell: Function that prints a line for each run that ended.
+        """
+        labels = list(dict.fromkeys(m.key for m in metrics if m.source == "few-labels"))
+        return sweep(
+            points,
+            self.path,
+            jobs=jobs,
+            protocols=_protocols_of(metrics),
+            split=self.split,
+            settings=self._protocols(labels),
+            required_metrics={"few-labels": labels},
+            again=again,
+            others=False,
+            tell=tell,
+        )
 
     def run(self, config: Config, seed: int) -> Path:
         """Return the folder of a run."""
@@ -197,15 +215,15 @@ class SharedRuns:
             if record.status != "complete":
                 problems.append(f"seed {seed} {record.status}: {record.reason}")
             if record.status in MEASURED:
-                value = self._value(cell.metric, record, cell.config, seed)
+                value = self.value(cell.metric, record, cell.config, seed)
                 if value is None:
                     problems.append(f"seed {seed}: too few labeled images")
                 else:
                     values[seed] = value
-                    images = images or self._images(cell.metric, record)
+                    images = images or self.images(cell.metric, record)
         return Measurement.of(values, images), problems
 
-    def _value(self, metric: Metric, record: Record, config: Config, seed: int) -> float | None:
+    def value(self, metric: Metric, record: Record, config: Config, seed: int) -> float | None:
         """Return the number of a run; None where a set has too few labels for it."""
         run = SweepFolder(self.path).run(record.name)
         if metric.scratch:
@@ -220,7 +238,7 @@ class SharedRuns:
                 return numbers.get(metric.key)
         raise RuntimeError(f"{record.name} was not evaluated by {metric.source}")
 
-    def _images(self, metric: Metric, record: Record) -> int | None:
+    def images(self, metric: Metric, record: Record) -> int | None:
         """Return the number of images of an accuracy; None where the metric is no accuracy."""
         if metric.protocol is None or not is_accuracy(metric.key):
             return None
@@ -260,6 +278,11 @@ class SharedRuns:
         numbers: dict[str, float] = read_json(path)
         require(numbers, dict[str, float], path)
         return numbers
+
+
+def _protocols_of(metrics: Sequence[Metric]) -> list[str]:
+    """Return the protocols of metrics, but for those that start from random weights."""
+    return list(dict.fromkeys(m.protocol for m in metrics if m.protocol and not m.scratch))
 
 
 def pair_metrics(sample: PairSample) -> dict[str, float]:

@@ -17,6 +17,7 @@ from amcl.recipes import as_published, recipe, with_amcl
 _VITS = ("vit_base_patch16_224", "vit_large_patch16_224")
 _BACKBONES: dict[str, dict[str, tuple[str, ...]]] = {
     "paper": {"simclr": ("resnet50", "resnet50*2", "resnet50*4", *_VITS), "can": _VITS},
+    "night": {"simclr": ("resnet10t*0.25", "resnet10t*0.5"), "can": ("own",)},
     "cpu": {"simclr": ("resnet18*0.25", "resnet18*0.5"), "can": ("own",)},
     "smoke": {"simclr": ("own",), "can": ("own",)},
 }
