@@ -2,6 +2,10 @@
 
 import json
 import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,3 +26,28 @@ def write_results(name: str, title: str, text: str, numbers: dict[str, Any]) -> 
     (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{text}")
     (RESULTS / f"{name}.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
     print(f"\n{text}")
+
+
+def kept_results(name: str, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the numbers of NAME.json, which must have the same "settings"; None without a file."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return None
+    numbers: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    if numbers["settings"] != settings:
+        sys.exit(
+            f"{path} was measured with {numbers['settings']}, and this command has {settings}: "
+            "give the same options, or remove that file to start again."
+        )
+    return numbers
+
+
+def in_new_process(key: Sequence[str]) -> Any:
+    """Run this script again with its options and --here KEY --out FILE, and return that JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "numbers.json"
+        command = [sys.executable, *sys.argv, "--here", *key, "--out", str(out)]
+        done = subprocess.run(command, check=False)
+        if done.returncode:
+            sys.exit(f"{' '.join(key)} failed with code {done.returncode}")
+        return json.loads(out.read_text(encoding="utf-8"))
