@@ -180,7 +180,7 @@ def train(args: argparse.Namespace, name: str, side: str, seed: int) -> dict[str
     library = name if side == "theirs" else "amcl"
     curve = Curve(data, normalization_of(library, data), per_epoch)
     if side == "amcl":
-        train_amcl(configuration(args, name, seed), curve)
+        train_amcl(configuration(args, name, seed), on_step=curve)
         return {"knn": curve.values}
     network = first_backbone(configuration(args, name, seed).backbone, seed)
     images = pictures_of(data)

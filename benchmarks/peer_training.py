@@ -1,8 +1,9 @@
 """Training by other libraries, each with its own transforms, head, loss, optimizer and loop.
 
 lightly, solo-learn and stable-pretraining train a network that is given to them, on images in
-memory, as their own example or configuration for CIFAR-10 does. After each step they call
-`on_step` with the network and the number of images so far; an error that it raises ends training.
+memory, as their own example or configuration for CIFAR-10 does. They call `on_start` before the
+first batch, and after each step `on_step` with the network and the number of images so far; an
+error that it raises ends training.
 """
 
 # Scripts that measure memory import this file before their arms do: it imports nothing heavy.
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
 
 SIZE = 32
 CLASSES = 10
+OnStart = Callable[[], None]
 OnStep = Callable[["nn.Module", int], None]
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 class Pictures:
@@ -117,18 +123,16 @@ def normalization_of(library: str, data: "DataSet") -> tuple[Any, Any]:
     return (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # CIFAR-10's, to four digits
 
 
-def train_amcl(
-    config: "Config", on_step: OnStep, *, before_step: Callable[[], None] | None = None
-) -> None:
-    """Train as `amcl pretrain` does, and call functions before and after each step."""
+def train_amcl(config: "Config", *, on_step: OnStep, on_start: OnStart = nothing) -> None:
+    """Train as `amcl pretrain` does."""
     from amcl.training import pretrain
     from amcl.training.trainer import Trainer
 
     original = Trainer.train_step
 
     def train_step(trainer: Any, *args: Any, **keywords: Any) -> Any:
-        if before_step is not None:
-            before_step()
+        if trainer.step == 0:
+            on_start()
         result = original(trainer, *args, **keywords)
         on_step(trainer.task.method.trained_backbone, trainer.step * trainer.task.batch_size)
         return result
@@ -199,6 +203,7 @@ def train_lightly(
     epochs: int,
     workers: int,
     on_step: OnStep,
+    on_start: OnStart = nothing,
 ) -> None:
     """Train SimCLR by lightly's transform, head, loss and loop."""
     import torch
@@ -220,6 +225,7 @@ def train_lightly(
     cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, lengths[settings.schedule])
     criterion = NTXentLoss(temperature=settings.temperature)
     step = 0
+    on_start()
     for _ in range(epochs):
         for _ in lightly_steps(network, head, criterion, loader, optimizer):
             step += 1
@@ -279,6 +285,7 @@ def train_solo_learn(
     warmup_epochs: float,
     workers: int,
     on_step: OnStep,
+    on_start: OnStart = nothing,
     on_optimizer: Callable[[Any], None] | None = None,
 ) -> None:
     """Train SimCLR by solo-learn's method, transforms and optimizer, with its classifier beside.
@@ -291,6 +298,7 @@ def train_solo_learn(
         warmup_epochs: Epochs of the warm-up.
         workers: Processes that make views.
         on_step: Called after each step.
+        on_start: Called before the first batch.
         on_optimizer: Called with the optimizer after each step.
     """
     import torch
@@ -320,7 +328,8 @@ def train_solo_learn(
             on_optimizer(model.optimizers().optimizer)
         on_step(network, images_seen)
 
-    _fit(model, loader_of(pictures, batch_size, workers), epochs, batch_size, after_step)
+    loader = loader_of(pictures, batch_size, workers)
+    _fit(model, loader, epochs, batch_size, on_start, after_step)
 
 
 def train_stable_pretraining(
@@ -331,6 +340,7 @@ def train_stable_pretraining(
     epochs: int,
     workers: int,
     on_step: OnStep,
+    on_start: OnStart = nothing,
 ) -> None:
     """Train SimCLR as stable-pretraining's benchmarks/cifar10/simclr-resnet18.py, not probed."""
     import stable_pretraining as spt  # type: ignore[import-not-found]
@@ -373,11 +383,16 @@ def train_stable_pretraining(
         },
     )
     loader = loader_of(pictures, batch_size, workers)
-    _fit(model, loader, epochs, batch_size, lambda seen: on_step(network, seen))
+    _fit(model, loader, epochs, batch_size, on_start, lambda seen: on_step(network, seen))
 
 
 def _fit(
-    model: Any, loader: Any, epochs: int, batch_size: int, after_step: Callable[[int], None]
+    model: Any,
+    loader: Any,
+    epochs: int,
+    batch_size: int,
+    on_start: OnStart,
+    after_step: Callable[[int], None],
 ) -> None:
     """Train a module of Lightning with its Trainer, without checkpoints and logs."""
     import lightning as L
@@ -385,18 +400,30 @@ def _fit(
     class AfterStep(L.Callback):
         step = 0
 
+        def on_train_start(self, *args: Any) -> None:
+            on_start()
+
         def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
             self.step += 1
             after_step(self.step * batch_size)
 
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_epochs=epochs,
-        callbacks=[AfterStep()],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
-    trainer.fit(model, loader)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = L.Trainer(
+            accelerator="cpu",
+            max_epochs=epochs,
+            callbacks=[AfterStep()],
+            default_root_dir=folder,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+        )
+        # Where stable-pretraining is installed, it adds its callbacks to all Trainers.
+        library = type(model).__module__.partition(".")[0]
+        trainer.callbacks = [
+            callback
+            for callback in trainer.callbacks
+            if type(callback).__module__.partition(".")[0] in (__name__, "lightning", library)
+        ]
+        trainer.fit(model, loader)

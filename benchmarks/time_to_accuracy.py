@@ -18,6 +18,7 @@ with two threads beside them, on the same two cores (`--workers`, `--peer-thread
 """
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -169,9 +170,8 @@ class Course:
     _latest: tuple["nn.Module", int] | None = None
 
     def start(self) -> None:
-        """Start the clock, at the first step."""
-        if self._begin is None:
-            self._begin = time.perf_counter()
+        """Start the clock."""
+        self._begin = time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -200,7 +200,8 @@ class Course:
         seconds = self.seconds
         begin = time.perf_counter()
         self.points.append({"seconds": seconds, "images": images, "knn": self.judge(network)})
-        self._judging += time.perf_counter() - begin
+        if self._begin is not None:
+            self._judging += time.perf_counter() - begin
 
 
 class Speed:
@@ -283,13 +284,13 @@ def train(
 ) -> None:
     """Train an arm until it is through, or `watch` ends it."""
     if arm.kind == "amcl":
-        train_amcl(configuration(args, arm, epochs), watch, before_step=watch.start)
+        train_amcl(configuration(args, arm, epochs), on_step=watch, on_start=watch.start)
         return
     torch.set_num_threads(args.peer_threads)
     network = first_backbone(configuration(args, ARMS["amcl-plain"], 1).backbone, args.seed)
     images, labels = pictures_of(data), data.labels
-    shared: dict[str, Any] = {"epochs": epochs, "workers": args.workers, "on_step": watch}
-    watch.start()
+    shared: dict[str, Any] = {"epochs": epochs, "workers": args.workers}
+    shared |= {"on_start": watch.start, "on_step": watch}
     if arm.lightly is not None:
         train_lightly(network, images, arm.lightly, **shared)
     elif arm.kind == "solo-learn":
@@ -306,6 +307,7 @@ def measure_here(args: argparse.Namespace, name: str) -> dict[str, Any]:
     speed = Speed(args.pilot)
     with suppress(Finished):
         train(args, arm, data, 1000, speed)
+    gc.collect()  # ends the workers of a DataLoader
     epochs = max(1, round(args.limit * speed.images_per_second / len(data.train)))
     normalization = normalization_of(arm.kind, data)
     course = Course(
