@@ -43,7 +43,7 @@ from peer_training import (
     train_lightly,
     train_solo_learn,
 )
-from results_files import conditions, in_new_process, kept_results, write_results
+from results_files import conditions, in_new_process, kept_results, write_block, write_results
 from step_parts import NETWORK
 
 if TYPE_CHECKING:
@@ -306,6 +306,7 @@ def main(args: argparse.Namespace) -> None:
         print(text_of(args, numbers))
     else:
         write_results(NAME, "Known curves", text_of(args, numbers), numbers)
+        write_block(NAME, table(runs))
         draw(runs, PICTURE)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 
 RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "results.md"
 
 
 def conditions() -> str:
@@ -26,6 +28,26 @@ def write_results(name: str, title: str, text: str, numbers: dict[str, Any]) -> 
     (RESULTS / f"{name}.md").write_text(f"# {title}\n\n{text}")
     (RESULTS / f"{name}.json").write_text(json.dumps(numbers, indent=1, ensure_ascii=False) + "\n")
     print(f"\n{text}")
+
+
+def with_block(page: str, name: str, text: str) -> str:
+    """Return a page with the text between the marks of a script.
+
+    >>> page = "<!-- made by NAME -->\\nold\\n<!-- end of NAME -->\\n"
+    >>> with_block(page, "NAME", "new")
+    '<!-- made by NAME -->\\nnew\\n<!-- end of NAME -->\\n'
+    """
+    begin, end = f"<!-- made by {name} -->", f"<!-- end of {name} -->"
+    pattern = re.compile(f"{begin}.*?{end}", re.DOTALL)
+    if not pattern.search(page):
+        raise ValueError(f"the page has no block {begin} … {end}: add these two lines to it.")
+    return pattern.sub(lambda mark: f"{begin}\n{text}\n{end}", page)
+
+
+def write_block(name: str, text: str) -> None:
+    """Write the text between the marks of a script in docs/results.md."""
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_block(page, name, text), encoding="utf-8")
 
 
 def kept_results(name: str, settings: Mapping[str, Any]) -> dict[str, Any] | None:

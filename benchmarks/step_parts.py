@@ -25,7 +25,7 @@ from amcl.analysis.cost import measure_in_turns
 sys.path.insert(0, str(Path(__file__).parent))  # also where a test loads this file by its path
 
 from evidence import markdown
-from results_files import conditions, write_results
+from results_files import conditions, write_block, write_results
 from temperature_cost import cell, ratios
 
 if TYPE_CHECKING:
@@ -247,6 +247,9 @@ def main() -> None:
         print(text)
         return
     note = f"Measured by `python benchmarks/step_parts.py --steps {steps}` on {conditions()}.\n"
+    write_block(
+        "step_parts", f"{speeds_table(numbers['speeds'])}\n\n{parts_table(numbers['parts'])}"
+    )
     write_results("step_parts", "Parts of a training step", f"{text}\n\n{note}", numbers)
 
 

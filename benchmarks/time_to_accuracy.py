@@ -62,7 +62,7 @@ from peer_training import (
     train_solo_learn,
     train_stable_pretraining,
 )
-from results_files import conditions, in_new_process, kept_results, write_results
+from results_files import conditions, in_new_process, kept_results, write_block, write_results
 from step_parts import ADAMW, NETWORK
 
 if TYPE_CHECKING:
@@ -417,6 +417,7 @@ def text_of(numbers: Mapping[str, Any]) -> str:
 def write(numbers: dict[str, Any]) -> None:
     """Write numbers, page and picture."""
     write_results(NAME, "Time to accuracy", text_of(numbers), numbers)
+    write_block(NAME, table(numbers["arms"]))
     draw(numbers["arms"], PICTURE)
 
 
