@@ -1,4 +1,4 @@
-"""Pictures of docs/results.md, from the records in benchmarks/evidence.
+"""Pictures of the pages of results in docs, from the records in benchmarks/evidence.
 
     python benchmarks/evidence_pictures.py
 
@@ -13,12 +13,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from amcl.drawing import BLUE, FAINT, VERMILION, bare, figure_of, legend_below
+from amcl.drawing import BLUE, FAINT, PALETTE, VERMILION, bare, figure_of, legend_below
 from amcl.results import Group
 
 sys.path.insert(0, str(Path(__file__).parent))  # also where a test loads this file by its path
 
 import evidence
+import evidence_lengths
+from evidence_studies import METHODS, groups_of, studies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,16 +63,16 @@ def gains() -> "Figure":
     figure = figure_of(6.4, 3.0)
     ax = figure.subplots()
     ax.axhline(0.0, color=FAINT, linewidth=1)
-    studies = evidence.studies()
-    names = evidence.methods_with_records(studies)
+    by_name = studies()
+    names = evidence.methods_with_records(by_name)
     for i, name in enumerate(names):
-        base, ours = evidence.pair_of(studies[name])
-        sides = zip((-0.14, 0.14), (BLUE, VERMILION), studies[name].metrics.items(), strict=True)
+        base, ours = evidence.pair_of(by_name[name])
+        sides = zip((-0.14, 0.14), (BLUE, VERMILION), by_name[name].metrics.items(), strict=True)
         for shift, color, (metric, label) in sides:
             gain = ours.measurement(metric).minus(base.measurement(metric))
             points = [100 * value for value in gain.by_seed.values()]
             seed_dots(ax, [i + shift], [points], color, label=label if i == 0 else "", mean=0.09)
-    ax.set_xticks(range(len(names)), [evidence.METHODS[name] for name in names])
+    ax.set_xticks(range(len(names)), [METHODS[name] for name in names])
     ax.set_xlim(-0.5, len(names) - 0.5)
     ax.set_ylabel("gain of AMCL in points", fontsize=9)
     bare(ax)
@@ -86,12 +88,12 @@ def kinds() -> "Figure":
         "cifar10-simclr": (BLUE, "tuned baseline"),
         "cifar10-simclr-amcl": (VERMILION, "+ AMCL"),
     }
-    studies = evidence.studies()
+    by_name = studies()
     for recipe, (color, label) in sides.items():
-        groups = [g for g in evidence.groups_of(studies["views"]) if g.values["recipe"] == recipe]
+        groups = [g for g in groups_of(by_name["views"]) if g.values["recipe"] == recipe]
         seed_dots(ax, range(len(groups)), [_percent(g) for g in groups], color, label=label)
         ax.set_xticks(range(len(groups)), [group.values["views"] for group in groups])
-    by_views = evidence.gains_by_views(studies)
+    by_views = evidence.gains_by_views(by_name)
     added.axhline(0, color=FAINT, linewidth=1)
     points = [list(by_seed.values()) for by_seed in by_views.values()]
     seed_dots(added, range(len(points)), points, VERMILION)
@@ -107,14 +109,14 @@ def kinds() -> "Figure":
 
 def constants() -> "Figure":
     """Return a chart of kNN by the constant temperature, beside AMCL, which has none to choose."""
-    studies = evidence.studies()
+    by_name = studies()
     figure = figure_of(6.4, 3.0)
     axes = figure.subplots(1, len(CONSTANTS), sharey=True)
     for ax, name in zip(axes, CONSTANTS, strict=True):
-        groups = evidence.groups_of(studies[f"stl10-{name}-base"])
+        groups = groups_of(by_name[f"stl10-{name}-base"])
         taus = [float(group.values["tau"]) for group in groups]
         seed_dots(ax, taus, [_percent(group) for group in groups], BLUE, label="constant τ")
-        (ours,) = evidence.groups_of(studies[f"stl10-{name}"])
+        (ours,) = groups_of(by_name[f"stl10-{name}"])
         points = _percent(ours)
         ax.axhspan(min(points), max(points), color=VERMILION, alpha=0.15, linewidth=0)
         mean = sum(points) / len(points)
@@ -122,10 +124,32 @@ def constants() -> "Figure":
         ax.set_xscale("log")
         ax.set_xticks(taus, [f"{tau:g}" for tau in taus])
         ax.minorticks_off()
-        ax.set_title(evidence.METHODS[name], fontsize=9)
+        ax.set_title(METHODS[name], fontsize=9)
         ax.set_xlabel("constant τ", fontsize=9)
         bare(ax)
     axes[0].set_ylabel("kNN on test images, %", fontsize=9)
+    legend_below(figure)
+    return figure
+
+
+def lengths() -> "Figure":
+    """Return charts of the gain of AMCL by the number of steps, for kNN and the linear probe."""
+    figure = figure_of(6.4, 3.0)
+    by_name = studies()
+    axes = figure.subplots(1, len(evidence_lengths.TEST), sharey=True)
+    for ax, (metric, name) in zip(axes, evidence_lengths.TEST.items(), strict=True):
+        ax.axhline(0.0, color=FAINT, linewidth=1)
+        for (method, title), color in zip(METHODS.items(), PALETTE, strict=False):
+            measured = evidence_lengths.lengths(by_name, method)
+            gains = [[100 * gain for gain in each.gain(metric).numbers] for each in measured]
+            seed_dots(ax, [each.steps for each in measured], gains, color, label=title)
+        ax.set_xscale("log")
+        ax.set_xticks([2_000, 8_000, 20_000], ["2,000", "8,000", "20,000"])
+        ax.minorticks_off()
+        ax.set_title(name, fontsize=9)
+        ax.set_xlabel("steps", fontsize=9)
+        bare(ax)
+    axes[0].set_ylabel("gain of AMCL in points", fontsize=9)
     legend_below(figure)
     return figure
 
@@ -139,7 +163,7 @@ def _percent(group: Group) -> list[float]:
 
 
 PICTURES: dict[str, tuple[tuple[str, ...], Callable[[], "Figure"]]] = {
-    "gains": (tuple(evidence.methods_with_records(evidence.studies())), gains),
+    "gains": (tuple(evidence.methods_with_records(studies())), gains),
     "kinds": (("views",), kinds),
     "constants": (tuple(f"stl10-{name}" for name in CONSTANTS), constants),
 }
@@ -148,16 +172,16 @@ PICTURES: dict[str, tuple[tuple[str, ...], Callable[[], "Figure"]]] = {
 
 def source(names: tuple[str, ...]) -> str:
     """Return the SHA-256 of the records of these studies, and of their baselines."""
-    studies = evidence.studies()
-    sources = [studies[name] for name in names]
-    sources += [studies[study.baseline] for study in sources if study.baseline]
+    by_name = studies()
+    sources = [by_name[name] for name in names]
+    sources += [by_name[study.baseline] for study in sources if study.baseline]
     return hashlib.sha256(b"".join(s.records_file.read_bytes() for s in sources)).hexdigest()
 
 
 def main() -> None:
     """Draw every picture."""
-    for name, (studies, draw) in PICTURES.items():
-        draw().savefig(FOLDER / f"{name}.png", dpi=150, metadata={"Source": source(studies)})
+    for name, (sources, draw) in PICTURES.items():
+        draw().savefig(FOLDER / f"{name}.png", dpi=150, metadata={"Source": source(sources)})
 
 
 if __name__ == "__main__":

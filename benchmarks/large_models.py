@@ -2,7 +2,7 @@
 
     python benchmarks/large_models.py  # measure, and write results/large_models.{md,json}
 
-It is SimCLR with AMCL on the small networks of docs/results.md, on one thread, on a machine that
+It is SimCLR with AMCL on the small networks of docs/short-runs.md, on one thread, on a machine that
 does nothing else. All configurations are in memory at once, and each takes a step in turn. The
 first steps, in which torch compiles, are not measured.
 """

@@ -2,8 +2,9 @@
 
     python benchmarks/temperature_cost.py  # measure, and write results/temperature_cost.{md,json}
 
-It is SimCLR on the small network of docs/results.md, on one thread, on a machine that does nothing
-else. All configurations are in memory at once (about 0.5 GB each), and each takes a step in turn.
+It is SimCLR on the small network of docs/short-runs.md, on one thread, on a machine that does
+nothing else. All configurations are in memory at once (about 0.5 GB each), and each takes a step in
+turn.
 """
 
 import argparse

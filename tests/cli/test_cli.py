@@ -22,6 +22,13 @@ from amcl.config import Config
 from amcl.methods import METHODS
 
 TEMPERATURES_APART = ("scheduled", "macl", "positive-scale", "isogclr")
+
+
+def amcl_of(method):
+    """Return the option that lists those of adaptive temperatures too."""
+    return "--amcl" if METHODS[method].settings_class.has_heads else ""
+
+
 QUICK = ["--epochs", "1", "--batch-size", "80", "--width", "0.125"]
 pytestmark = pytest.mark.usefixtures("few_images")
 
@@ -64,6 +71,16 @@ def test_defaults_come_from_the_set_and_method():
     assert (settings.method.heads, settings.method.adapts) == (3, True)  # AMCL is the default
     plain = parse(["--data", "cifar10", "--method", "barlow", "--plain"]).settings
     assert (plain.method.heads, plain.method.adapts) == (1, False)
+
+
+def test_amcl_is_the_default_only_where_it_was_seen_to_gain():
+    simsiam = parse(["--data", "cifar10", "--method", "simsiam"]).settings
+    assert simsiam.method == recipes.recipe("cifar10-simsiam").method
+    with_amcl = parse(["--data", "cifar10", "--method", "simsiam", "--amcl"]).settings
+    assert with_amcl.method == recipes.recipe("cifar10-simsiam-amcl").method
+    recipe = parse(["--recipe", "cifar10-simsiam-amcl"]).settings
+    assert recipe.method.heads == 3
+    assert parse(["--recipe", "cifar10-simclr", "--amcl"]).settings.method.heads == 3
 
 
 def test_a_recipe_can_be_overridden_in_every_part():
@@ -244,7 +261,7 @@ def test_help(capsys):
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        *((m, f"pretrain --method {m}") for m in METHODS),
+        *((m, f"pretrain --method {m} {amcl_of(m)}") for m in METHODS),
         *((t, f"pretrain --temperature {t}") for t in TEMPERATURES_APART),
         *((n, n) for n in ("evaluate", "detect", "predict", "embed", "export", "compare", "cost")),
         *((n, n) for n in ("search", "sweep", "curate", "doctor", "demo")),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 
 import optuna
 import pytest
@@ -181,3 +182,24 @@ def test_tables_that_another_process_creates_at_this_moment(tmp_path, tiny, trai
     with pytest.raises(RunError, match="no such host"):  # waits for the first, not for this
         sweep(grid(tiny, {"seed": ["0"]}), tmp_path / "out", tell=quiet)
     assert len(sweep(grid(tiny, {"seed": ["0"]}), tmp_path / "out", tell=quiet)) == 1
+
+
+def test_two_processes_never_take_the_same_trial(tmp_path):
+    """SQLite does not lock what it reads, unless a transaction begins with a lock."""
+    url = storage.storage_url(tmp_path, "")
+    studies = [storage.open_study(url, "x", {}) for _ in range(2)]
+    for _ in range(20):
+        studies[0].enqueue_trial({})
+        barrier = threading.Barrier(2)
+        taken = []
+
+        def take(study, barrier=barrier, taken=taken):
+            barrier.wait()
+            taken.append(study._pop_waiting_trial_id())
+
+        threads = [threading.Thread(target=take, args=(study,)) for study in studies]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert taken.count(None) == 1

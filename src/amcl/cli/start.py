@@ -55,9 +55,10 @@ class Start:
     artanh, constant, dystress, first-head, isogclr, learnable, macl, one-sided, positive-scale,
     scheduled or uncertainty, or one of an installed package."""
     plain: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """The method as published, with one head and a constant temperature. Without this option a
-    method has several heads and adaptive temperatures (AMCL), unless a recipe, a file or a run
-    says otherwise."""
+    """The method as published, with one head and a constant temperature."""
+    amcl: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Several heads and adaptive temperatures (AMCL). It is the default of methods with heads, but
+    for simsiam, which is trained as published; a recipe, a file or a run says so itself."""
     settings: Settings = field(default_factory=Config)
 
 
@@ -110,10 +111,12 @@ def base_config(args: Sequence[str], stored: Config | None = None) -> Config:
     if len(sources) > 1:
         both = " and ".join(f"--{name}" for name in sources)
         raise ValueError(f"{both} both say where to start: give one of them.")
-    if start.plain and (start.resume or stored is not None):
+    if start.plain and start.amcl:
+        raise ValueError("--plain and --amcl are two forms of a method: give one of them.")
+    if (form := _form(start)) and (start.resume or stored is not None):
         source = f"--resume {start.resume}" if start.resume else _stored_in(start, args)
-        raise ValueError(f"--plain would change the settings of {source}: leave it out.")
-    base = stored if stored is not None and not sources else _plain(_source_config(start), start)
+        raise ValueError(f"{form} would change the settings of {source}: leave it out.")
+    base = stored if stored is not None and not sources else _started(start)
     if (sources or stored) and start.method not in (None, base.method.name):
         source = f"--{sources[0]}" if sources else _stored_in(start, args)
         raise ValueError(
@@ -151,7 +154,7 @@ def length_notes(args: Sequence[str]) -> list[str]:
     start = peek(args)
     if start.resume or not (start.epochs or start.mae_epochs):
         return []
-    before = _plain(_source_config(start), start)
+    before = _started(start)
     old = before.optimizer.warmup_epochs
     new = _for_length(before, start).optimizer.warmup_epochs
     if new == old or start.warmup_epochs is not None:
@@ -174,19 +177,26 @@ def _source_config(start: argparse.Namespace) -> Config:
         config = _continued(start)
     else:
         config = recipes.default(start.data or "builtin", start.method or "simclr")
-    return recipes.with_amcl(config) if config.method.has_heads else config
+    return recipes.with_amcl(config) if config.method.amcl_by_default else config
 
 
-def _plain(config: Config, start: argparse.Namespace) -> Config:
-    """Return the method as published, if --plain asks for it."""
-    if not start.plain:
-        return config
-    if not config.method.has_heads:
+def _form(start: argparse.Namespace) -> str:
+    """Return the option that names the form of the method; empty if none does."""
+    return "--plain" if start.plain else "--amcl" if start.amcl else ""
+
+
+def _started(start: argparse.Namespace) -> Config:
+    """Return the settings to start from, in the form of the method that is asked for."""
+    config = _source_config(start)
+    form = _form(start)
+    if form and not config.method.has_heads:
         raise ValueError(
-            f"--plain leaves out several heads and adaptive temperatures, which "
-            f"{config.method.name} does not have: leave it out."
+            f"{form} is about several heads and adaptive temperatures, which {config.method.name} "
+            "does not have: leave it out."
         )
-    return recipes.as_published(config)
+    if start.plain:
+        return recipes.as_published(config)
+    return recipes.with_amcl(config) if start.amcl else config
 
 
 def _with_temperature(config: Config, start: argparse.Namespace) -> Config:
@@ -363,6 +373,7 @@ def peek(args: Sequence[str]) -> argparse.Namespace:
         spellings = dict.fromkeys((f"--{name}", f"--{name.replace('-', '_')}"))
         parser.add_argument(*spellings, nargs="?")
     parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--amcl", action="store_true")
     parser.add_argument("--grid", nargs="*")
     options, _ = parser.parse_known_args(args)
     for name, registry in (("method", METHODS), ("temperature", TEMPERATURES)):

@@ -34,6 +34,8 @@ class MethodSettings:
     """Family of backbones that its recipes use."""
     has_heads: ClassVar[bool] = False
     """True for a method with projection heads, which has an AMCL form."""
+    amcl_by_default: ClassVar[bool] = False
+    """True for a method whose AMCL form is trained unless a user chooses another."""
     has_negatives: ClassVar[bool] = False
     """True for a method that contrasts each image with other images."""
     needs_labels: ClassVar[bool] = False

@@ -52,6 +52,7 @@ class HeadSettings(MethodSettings):
     """
 
     has_heads: ClassVar[bool] = True
+    amcl_by_default: ClassVar[bool] = True
     rules: ClassVar[tuple[Rule, ...]] = RULES
     signs: ClassVar[tuple[Sign, ...]] = ("positive", "negative")
     """Signs of the pairs, of images or channels, that the loss compares."""

@@ -26,6 +26,8 @@ class SimSiamSettings(HeadSettings):
     only where β > s. φ reads predictions and does not shape them: a prediction that also moves
     its temperature is no longer the best one, which is what SimSiam learns by.
 
+    AMCL is not the default: it was level at best, at every length (docs/results.md).
+
     Example:
         >>> SimSiamSettings().amcl().temperature.beta
         3.0
@@ -33,6 +35,7 @@ class SimSiamSettings(HeadSettings):
 
     name: ClassVar[str] = "simsiam"
     title: ClassVar[str] = "SimSiam"
+    amcl_by_default: ClassVar[bool] = False
     signs: ClassVar[tuple[Sign, ...]] = ("positive",)
     takes_score: ClassVar[bool] = False
     temperature_defaults: ClassVar[Mapping[str, Any]] = WITHOUT_NEGATIVES

@@ -14,7 +14,7 @@ METHODS = {
         projector=(256, 64), projector_norm=True, temperature=ConstantSettings(tau=0.2)
     ),
     # Batch norm keeps projections apart from the first step on, which adaptive temperatures need
-    # to differ and which SimCLR gains by as published too (docs/results.md, on STL-10).
+    # to differ and which SimCLR gains by as published too (docs/short-runs.md, on STL-10).
     "folder": SimCLRSettings(projector_last_norm="plain", temperature=ConstantSettings(tau=0.1)),
     "cifar10": SimCLRSettings(temperature=ConstantSettings(tau=0.5)),
     "cifar100": SimCLRSettings(temperature=ConstantSettings(tau=0.5)),

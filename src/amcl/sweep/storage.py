@@ -112,7 +112,7 @@ def _database(url: str, checked: bool) -> "optuna.storages.RDBStorage":
         options = {"poolclass": sqlalchemy.pool.NullPool}
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return optuna.storages.RDBStorage(
+            database = optuna.storages.RDBStorage(
                 address.render_as_string(hide_password=False),
                 engine_kwargs=options,
                 skip_compatibility_check=checked,
@@ -120,12 +120,24 @@ def _database(url: str, checked: bool) -> "optuna.storages.RDBStorage":
                 heartbeat_interval=HEARTBEAT,
                 grace_period=GRACE,
             )
+            if address.get_backend_name() == "sqlite":
+                sqlalchemy.event.listen(database.engine, "begin", _lock_file)
+            return database
         except sqlalchemy.exc.DBAPIError as error:
             duplicate = isinstance(error, sqlalchemy.exc.IntegrityError)
             if attempt == _ATTEMPTS or not (duplicate or "already exists" in str(error)):
                 raise
             time.sleep(attempt)
     raise RuntimeError("the last attempt returns or raises")
+
+
+def _lock_file(connection: "sqlalchemy.Connection") -> None:
+    """Begin a transaction of SQLite that no other process can change the file in.
+
+    SQLite knows no SELECT … FOR UPDATE: without the lock two processes that look for a waiting
+    trial at the same moment both find the same one, and both carry it out.
+    """
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def storage_url(folder: Path, storage: str) -> str:
