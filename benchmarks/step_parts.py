@@ -3,7 +3,7 @@
     python benchmarks/step_parts.py          # measure, and write results/step_parts.{md,json}
     python benchmarks/step_parts.py --smoke  # try it out, write nothing
 
-SimCLR on the small network of docs/results.md, on a machine that does nothing else. Variants are
+SimCLR on the small network of docs/short-runs.md, on a machine that does nothing else. Variants are
 all in memory at once and take a step in turn, on random images; parts are timed within a run.
 """
 
@@ -37,7 +37,7 @@ ADAMW = (
     *("--no-decay-norm-and-bias", "--batch-size", "256"),
     *("--tau", "0.1", "--projector-last-norm", "plain"),
 )
-"""Options that suit short trainings of the small network (docs/results.md)."""
+"""Options that suit short trainings of the small network (docs/short-runs.md)."""
 SIDES = {"as published": ("--plain",), "with AMCL": ()}
 WARM_UP = 3
 VARIANTS: dict[str, tuple[str, ...]] = {
