@@ -212,7 +212,7 @@ def measurement(runs: Mapping[str, Any], name: str, side: str, epoch: str) -> Me
 def table(runs: Mapping[str, Any]) -> str:
     """Return both ways of reporting for both sides, in Markdown."""
     rows = []
-    for name in (name for name in PUBLISHED if name in runs):
+    for name in (name for name in PUBLISHED if runs.get(name, {}).keys() >= set(SIDES)):
         for epoch, label in (("last", "last epoch"), ("best", "best epoch on test")):
             theirs, ours = (measurement(runs, name, side, epoch) for side in SIDES)
             gain = ours.minus(theirs)

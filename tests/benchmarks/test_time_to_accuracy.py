@@ -79,9 +79,9 @@ def test_amcl_is_compared_with_the_best_of_the_others(script):
     assert script.best_peer(arms, 0.4) == ("solo-learn", pytest.approx(20))
     assert script.best_peer(arms, 0.6) is None
     cells = [line.strip("| ").split(" | ") for line in script.table(arms).splitlines()[2:]]
-    assert cells[0][4:] == ["not in 100 s", "not in 100 s", "not in 100 s", "32.0%"]
-    assert cells[1][4:] == ["20 s", "40 s", "not in 50 s", "55.0%"]
-    assert cells[2][4:] == ["5 s (× 0.25)", "10 s (× 0.25)", "20 s", "60.0%"]
+    assert cells[0][5:] == ["not in 100 s", "not in 100 s", "not in 100 s", "32.0%"]
+    assert cells[1][5:] == ["20 s", "40 s", "not in 50 s", "55.0%"]
+    assert cells[2][5:] == ["5 s (× 0.25)", "10 s (× 0.25)", "20 s", "60.0%"]
 
 
 def test_amcl_has_its_defaults_but_for_network_and_length(script):
