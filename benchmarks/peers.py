@@ -35,12 +35,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from PIL import Image
-
 from amcl.temperature import ConstantSettings
 
+sys.path.insert(0, str(Path(__file__).parent))  # also where a test loads this file by its path
+
+from peer_training import (
+    SIZE,
+    Pictures,
+    first_backbone,
+    knn_of,
+    lightly_steps,
+    loader_of,
+    pictures_of,
+)
+
 if TYPE_CHECKING:
-    import numpy as np
     from torch import nn
 
     from amcl.backbones import Backbone, BackboneSettings
@@ -51,7 +60,6 @@ RESULTS = Path(__file__).parent / "results"
 METHODS = {"simclr": "SimCLR", "barlow": "Barlow Twins"}
 LIBRARIES = {"lightly": "lightly", "amcl": "amcl", "amcl-heads": "amcl + AMCL"}
 MEASURES = ("images_per_second", "peak_gb", "knn")
-SIZE = 32
 SMOKE = {"data": "builtin", "images": 512, "epochs": 2, "split": "validation"}
 
 
@@ -167,20 +175,6 @@ def train_amcl(args: argparse.Namespace, method: str, library: str) -> Trained:
     )
 
 
-class Pictures:
-    """Images as torchvision's CIFAR-10 gives them: PIL, made from an array (N, H, W, 3)."""
-
-    def __init__(self, images: "np.ndarray[Any, Any]", transform: Any) -> None:
-        self.images = images
-        self.transform = transform
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.transform(Image.fromarray(self.images[index]))
-
-
 def parts_of_lightly(method: str, dim: int) -> tuple[Any, "nn.Module", "nn.Module"]:
     """Return lightly's transform, head and loss, as in its example of this method."""
     from lightly.loss import BarlowTwinsLoss, NTXentLoss  # type: ignore[import-untyped]
@@ -200,25 +194,14 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
     import torch
     from lightly.transforms.utils import IMAGENET_NORMALIZE
 
-    from amcl.backbones import Backbone
-    from amcl.seeds import seed_of
-
     if args.threads:
         torch.set_num_threads(args.threads)
-    torch.manual_seed(seed_of(args.seed, "weights"))  # as amcl begins: the same first weights
-    backbone = Backbone(network(), SIZE)
+    backbone = first_backbone(network(), args.seed)
     transform, head, criterion = parts_of_lightly(method, backbone.dim)
     start_gb = peak_gb()
     data = load(args, "none")  # kept to the end: torchvision too holds all images of a subset
-    images = data.train[torch.arange(len(data.train))].permute(0, 2, 3, 1).contiguous().numpy()
-    loader: Any = torch.utils.data.DataLoader(
-        Pictures(images, transform),  # type: ignore[arg-type]
-        batch_size=args.batch_size,
-        shuffle=True,
-        drop_last=True,
-        num_workers=args.workers,
-        persistent_workers=args.workers > 0,
-    )
+    pictures = Pictures(pictures_of(data), transform)
+    loader = loader_of(pictures, args.batch_size, args.workers)
     parameters = [*backbone.parameters(), *head.parameters()]
     optimizer = torch.optim.SGD(parameters, lr=args.lr, momentum=args.momentum)
     rates = []
@@ -226,12 +209,8 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
     for _ in range(args.epochs):
         start = time.perf_counter()
         total = torch.zeros(())
-        for view0, view1 in loader:
-            loss = criterion(head(backbone(view0)), head(backbone(view1)))
-            total += loss.detach()
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
+        for loss in lightly_steps(backbone, head, criterion, loader, optimizer):
+            total += loss
             steps += 1
         rates.append(len(loader) * args.batch_size / (time.perf_counter() - start))
     return Trained(
@@ -248,17 +227,7 @@ def train_lightly(args: argparse.Namespace, method: str) -> Trained:
 
 def evaluate(args: argparse.Namespace, trained: Trained) -> float:
     """Return the kNN accuracy of images of the split against the training images."""
-    from amcl.evaluation import Transform, features_of, knn_accuracy
-
-    probe = load(args, args.split).probe
-    if probe is None:
-        raise RuntimeError("a set to evaluate on has labels")
-    transform = Transform(image_size=SIZE, mean=trained.mean, std=trained.std)
-    bank, queries = (
-        features_of(trained.backbone, part.images, transform, show_progress=False).values
-        for part in (probe.bank, probe.queries)
-    )
-    return knn_accuracy(bank, probe.bank.labels, queries, probe.queries.labels, k=200)
+    return knn_of(trained.backbone, load(args, args.split), (trained.mean, trained.std))
 
 
 def peak_gb() -> float:

@@ -1,9 +1,6 @@
 """benchmarks/heads_that_differ.py measures heads and robustness, and its page shows its numbers."""
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,43 +8,35 @@ import torch
 from amcl.metrics.features import Transform
 from amcl.training import pretrain
 from amcl.views import ViewSettings
+from benchmark_scripts import BENCHMARKS, load_script
 from factories import small_config
 from tiny_runs import picture_folder
-
-ROOT = Path(__file__).parents[2] / "benchmarks"
-
-
-def load(monkeypatch, name):
-    monkeypatch.syspath_prepend(ROOT)
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)  # where dataclasses look it up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
 def benchmark(monkeypatch):
-    return load(monkeypatch, "heads_that_differ")
+    return load_script(monkeypatch, "heads_that_differ")
 
 
 @pytest.mark.parametrize(
     ("name", "show"), [("heads_that_differ", "page"), ("temperature_cost", "table")]
 )
 def test_the_page_shows_what_is_kept(monkeypatch, name, show):
-    kept = json.loads((ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
-    page = (ROOT / "results" / f"{name}.md").read_text(encoding="utf-8")
-    assert getattr(load(monkeypatch, name), show)(kept) in page
+    kept = json.loads((BENCHMARKS / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    page = (BENCHMARKS / "results" / f"{name}.md").read_text(encoding="utf-8")
+    assert getattr(load_script(monkeypatch, name), show)(kept) in page
 
 
 def test_every_temperature_is_timed_as_its_options_say(monkeypatch):
-    cost = load(monkeypatch, "temperature_cost")
+    cost = load_script(monkeypatch, "temperature_cost")
     configs = cost.configurations(3)
     for name in cost.SCHEMES:
         assert (configs[name].method.temperature.name, configs[name].method.heads) == (name, 3)
     assert configs[cost.PENALTY].method.head_diversity == 1.0
     assert configs["adaptive"].method.head_diversity == 0.0
-    kept = json.loads((ROOT / "results" / "temperature_cost.json").read_text(encoding="utf-8"))
+    kept = json.loads(
+        (BENCHMARKS / "results" / "temperature_cost.json").read_text(encoding="utf-8")
+    )
     for heads in cost.HEADS:
         assert kept[str(heads)].keys() == cost.configurations(heads).keys()
 
