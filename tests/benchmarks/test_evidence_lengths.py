@@ -89,7 +89,9 @@ def test_tables_have_a_row_for_each_method_and_length(by_name):
     import evidence_lengths
 
     gains = evidence_lengths.gains(by_name).splitlines()
-    assert gains[2].startswith("| SimCLR | 2,106 | 2 | 0.2 | 45.0 ± 1.4 | 47.0 ± 0.0 | +2.0 ± 1.4 |")
+    assert gains[2].startswith(
+        "| SimCLR | 2,106 | 2 | 0.2 | 45.0 ± 1.4 | 47.0 ± 0.0 | +2.0 ± 1.4 |"
+    )
     assert gains[3].startswith("| SimSiam | 2,106 | 1 | – | 30.0 | 31.0 | +1.0 |")
     reasons = evidence_lengths.reasons(by_name).splitlines()
     assert reasons[2] == "| SimCLR | 2,106 | 0.50 | – | – | 0.25 | 0.25 | 70.0 | 70.0 |"
