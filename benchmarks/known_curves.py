@@ -220,7 +220,8 @@ def table(runs: Mapping[str, Any]) -> str:
             cells.append(
                 "" if gain is None else format_spread(gain.mean, gain.std, True, sign=True)
             )
-            rows.append([f"{PUBLISHED[name].label}, {label}", str(len(theirs.numbers)), *cells])
+            seeds = f"{len(theirs.numbers)} and {len(ours.numbers)}"
+            rows.append([f"{PUBLISHED[name].label}, {label}", seeds, *cells])
     return markdown(["settings", "seeds", "their code", "amcl", "difference"], rows)
 
 
@@ -248,13 +249,21 @@ def draw(runs: Mapping[str, Any], path: Path) -> None:
 def text_of(args: argparse.Namespace, numbers: Mapping[str, Any]) -> str:
     """Return the page."""
     settings = numbers["settings"]
-    commands = [f"amcl pretrain {' '.join(pretrain_options(args, name, 0))}" for name in PUBLISHED]
+    names = [name for name in PUBLISHED if name in numbers["runs"]]
+    commands = [f"amcl pretrain {' '.join(pretrain_options(args, name, 0))}" for name in names]
     clipped = [
         share
         for run in numbers["runs"].get("solo-learn", {}).get("theirs", {}).values()
         for share in run["clipped"]
     ]
-    share = f" ({fmean(clipped):.0%} of the backbone's steps)" if clipped else ""
+    of_solo_learn = (
+        "solo-learn resizes crops with bicubic instead of bilinear interpolation, and its LARS "
+        f"clips the steps of layers to those of SGD with its rate ({fmean(clipped):.0%} of those "
+        "of the backbone): amcl, whose LARS does not clip, has SGD. Its warm-up is a share of "
+        f"{WARMUP:.0%} of the run."
+        if clipped
+        else ""
+    )
     return (
         f"{table(numbers['runs'])}\n\n"
         f"kNN (k = 200) of {settings['queries']:,} test images in percent, mean ± standard "
@@ -264,11 +273,10 @@ def text_of(args: argparse.Namespace, numbers: Mapping[str, Any]) -> str:
         f"epochs. Measured by `python benchmarks/{NAME}.py` on {numbers['conditions']}, "
         f"lightly {version('lightly')}.\n\n"
         "Not alike: lightly lowers the rate after an epoch, amcl after a step, and normalizes by "
-        "ImageNet's colors. solo-learn resizes crops with bicubic instead of bilinear "
-        "interpolation, and its LARS clips steps to those of SGD with its rate, which they are "
-        f"here nearly always{share}: amcl, whose LARS does not clip, has SGD. Its warm-up is a "
-        f"share of {WARMUP:.0%} of the run.\n\n"
-        "```\n" + "\n".join(commands) + "\n```\n"
+        f"ImageNet's colors. {of_solo_learn}".rstrip()
+        + "\n\n```\n"
+        + "\n".join(commands)
+        + "\n```\n"
     )
 
 

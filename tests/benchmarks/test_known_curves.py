@@ -1,11 +1,12 @@
 """benchmarks/known_curves.py compares learning curves of the same settings."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from benchmark_scripts import load_script
+from benchmark_scripts import BENCHMARKS, load_script
 
 ARGS = SimpleNamespace(data="cifar10", images=512, epochs=20, queries=100, split="test")
 
@@ -23,7 +24,7 @@ def test_both_ways_of_reporting_are_paired_by_seed(script):
         }
     }
     lines = [line.strip("| ").split(" | ") for line in script.table(runs).splitlines()[2:]]
-    assert lines[0] == ["lightly, last epoch", "2", "42.0 ± 2.8", "44.0 ± 2.8", "+2.0 ± 0.0"]
+    assert lines[0] == ["lightly, last epoch", "2 and 2", "42.0 ± 2.8", "44.0 ± 2.8", "+2.0 ± 0.0"]
     assert lines[1][0] == "lightly, best epoch on test"
     assert lines[1][2:4] == ["47.0 ± 4.2", "44.0 ± 2.8"]
 
@@ -65,3 +66,13 @@ def test_amcl_has_the_settings_of_the_libraries(script, monkeypatch):
     assert ours.method.temperature.tau == theirs["method_kwargs"]["temperature"]
     assert ours.method.projector == (2048, 256)
     assert ours.optimizer.warmup_epochs == 2
+
+
+def test_the_pages_show_what_was_measured(script):
+    results = BENCHMARKS / "results"
+    kept = json.loads((results / "known_curves.json").read_text(encoding="utf-8"))
+    shown = script.table(kept["runs"])
+    assert shown in (results / "known_curves.md").read_text(encoding="utf-8")
+    docs = BENCHMARKS.parent / "docs" / "results.md"
+    assert shown in docs.read_text(encoding="utf-8")
+    assert script.PICTURE.exists()

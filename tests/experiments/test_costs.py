@@ -8,7 +8,17 @@ import pytest
 from amcl.analysis.cost import backbone_flops, cost_of
 from amcl.config.fields import with_values
 from amcl.experiments import costs
-from amcl.experiments.estimate import CPU, GPU, OVERHEAD, seconds
+from amcl.experiments.estimate import (
+    CORES,
+    CPU,
+    EVALUATION,
+    GPU,
+    HEAD,
+    START,
+    VIEWS,
+    Work,
+    seconds,
+)
 from amcl.recipes import recipe, with_amcl
 from amcl.sweep import Point
 
@@ -49,14 +59,24 @@ def test_designs_differ_in_heads_and_temperature():
 
 def test_how_long_runs_take():
     config = with_values(recipe("cifar10-simclr"), {"epochs": 7, "subset": 1000})
-    flops = backbone_flops(config.backbone, 32)
-    point = Point(values={}, config=config)
-    once = 6 * flops * 1000 * 7
-    assert seconds([point], gpu=False) == pytest.approx(once / CPU + OVERHEAD)
-    assert seconds([point, point], gpu=True) == pytest.approx(2 * (once / GPU + OVERHEAD))
-    unknown = Point(values={}, config=with_values(config, {"data": "pictures", "subset": None}))
-    assert seconds([point, unknown], gpu=False) is None
+    flops = 6 * backbone_flops(config.backbone, 32) * 1000 * 7
+    work = Work(Point(values={}, config=config), frozenset())
+    around = 7 * 1000 * (VIEWS + HEAD)  # one head
+    one = START + flops / CPU + around
+    assert seconds([work], {}, gpu=False) == pytest.approx(one / CORES)
+    assert seconds([work, work], {}, gpu=True) == pytest.approx(2 * (START + flops / GPU))
+    unknown = with_values(config, {"data": "pictures", "subset": None})
+    assert seconds([work, Work(Point(values={}, config=unknown), frozenset())], {}, False) is None
+
+
+def test_a_first_stage_and_the_evaluation_take_time():
     lgp = with_values(recipe("cifar10-lgp"), {"epochs": 1, "mae_epochs": 6, "subset": 1000})
     alone = with_values(lgp, {"mae_epochs": 1})
-    both, less = (seconds([Point(values={}, config=c)], gpu=False) for c in (lgp, alone))
-    assert (both - OVERHEAD) / (less - OVERHEAD) == pytest.approx(12 / 7)
+    both, less = (
+        seconds([Work(Point(values={}, config=c), frozenset())], {}, gpu=True) for c in (lgp, alone)
+    )
+    assert (both - START) / (less - START) == pytest.approx(12 / 7)
+    judged = Work(Point(values={}, config=lgp), frozenset({"knn", "linear"}))
+    plain = Work(judged.point, frozenset())
+    more = seconds([judged], {}, gpu=False) - seconds([plain], {}, gpu=False)
+    assert more == pytest.approx((EVALUATION["knn"] + EVALUATION["linear"]) / CORES)
