@@ -180,7 +180,7 @@ class Course:
         return 0.0 if begin is None else time.perf_counter() - begin - self._judging
 
     def __call__(self, network: "nn.Module", images: int) -> None:
-        """Judge the network if that is due, after a step with so many images in all."""
+        """Judge the network if that is due, by the number of images so far."""
         seconds = self.seconds
         self._latest = (network, images)
         last = self.points[-1]["seconds"] if self.points else -1.0
@@ -216,7 +216,7 @@ class Speed:
         """Do nothing: the first step is not timed."""
 
     def __call__(self, network: "nn.Module", images: int) -> None:
-        """Note the time after a step with so many images in all."""
+        """Note the time after a step, by the number of images so far."""
         now = time.perf_counter()
         if self._first is None:
             self._first = (now, images)

@@ -1,25 +1,16 @@
 """The gain of AMCL by length is over the constant temperature that validation images prefer."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from benchmark_scripts import load_script
 
 
 @pytest.fixture
 def by_name(tmp_path, monkeypatch):
     """Studies of two methods in a folder: one has a temperature to choose, the other recipes."""
-    load("evidence")  # puts its folder on the path
+    load_script(monkeypatch, "evidence")  # puts its folder on the path
     import evidence_studies
 
     monkeypatch.setattr(evidence_studies, "FOLDER", tmp_path)
